@@ -1,0 +1,5 @@
+"""`python -m kutta` is `kutta`."""
+
+from kutta.cli import main
+
+main()

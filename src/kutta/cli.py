@@ -1,0 +1,287 @@
+"""The command line: one thin function per command.
+
+Wrong input ends in one sentence on standard error and exit code 2, never in a traceback.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kutta import __version__
+from kutta.config import Config
+from kutta.errors import InputError
+
+app = typer.Typer(
+    name="kutta",
+    help="Machine translation with Transformers whose blocks are steps of an ODE solver.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ConfigFile = Annotated[Path, typer.Argument(help="a .toml file", show_default=False)]
+Run = Annotated[Path, typer.Argument(help="the folder of a run", show_default=False)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="change a setting, e.g. model.solver=rk4"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON for a program to read")]
+Overwrite = Annotated[bool, typer.Option(help="throw away what is there and begin anew")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="check and show, but do nothing")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+Beam = Annotated[int | None, typer.Option(help="hypotheses kept", show_default="the run's")]
+Penalty = Annotated[
+    float | None,
+    typer.Option(help="score = log-probability / length^penalty", show_default="the run's"),
+]
+
+
+@app.callback(invoke_without_command=True)
+def kutta(
+    version: Annotated[bool, typer.Option("--version", help="show the version")] = False,
+) -> None:
+    """Machine translation with Transformers whose blocks are steps of an ODE solver."""
+    if version:
+        typer.echo(f"kutta {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="where to put text and run")] = Path("kutta-demo"),
+    solver: Annotated[str, typer.Option(help="the method of the encoder's blocks")] = "rk2",
+    seed: Annotated[int, typer.Option(help="everything random follows from it")] = 1,
+    overwrite: Overwrite = False,
+) -> None:
+    """Train a small English-German model on a built-in corpus and show what it can do.
+
+    Takes at most five minutes on two cores. Running it again goes on where it stopped.
+    """
+    from kutta.demo import run_demo
+
+    run_demo(folder, solver, seed, overwrite, Console())
+
+
+@app.command()
+def prepare(
+    config: ConfigFile, set: Settings = None, overwrite: Overwrite = False, json: AsJson = False
+) -> None:
+    """Learn the vocabulary and turn the text files into the store that training reads.
+
+    `kutta train` does this by itself where it is missing.
+    """
+    from kutta.training.run import open_run, prepare_run, prepared_report
+
+    settings = Config.load(config, set or ())
+    run = open_run(settings, overwrite)
+    report = prepare_run(settings, run)
+    if json:
+        _print_json(prepared_report(run))
+    elif report is None:
+        typer.echo(f"{run / 'store'} is there already; add --overwrite to make it anew.")
+    else:
+        typer.echo(f"{report}\nwritten to {run / 'store'}")
+
+
+@app.command()
+def train(
+    config: ConfigFile, set: Settings = None, overwrite: Overwrite = False, dry_run: DryRun = False
+) -> None:
+    """Train a model, or go on where the training of this config stopped.
+
+    Prepares the data where needed, validates, keeps checkpoints, and at the end averages the
+    last of them into model.safetensors. Ctrl-C saves and stops; the same command goes on.
+    """
+    settings = Config.load(config, set or ())
+    if dry_run:
+        from kutta.training.run import plan_of
+
+        typer.echo(plan_of(settings))
+        return
+    from kutta.training.run import train as train_run
+
+    outcome = train_run(settings, overwrite)
+    if outcome.ended == "interrupted":
+        raise typer.Exit(130)
+    typer.echo(f"try it:  echo '...' | kutta translate {outcome.run}")
+
+
+@app.command()
+def translate(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="the folder of a run or a checkpoint; several form an ensemble"),
+    ],
+    input: Annotated[
+        Path | None, typer.Option(help="text file (.gz, .zst)", show_default="standard input")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file to write", show_default="standard output")
+    ] = None,
+    beam: Beam = None,
+    length_penalty: Penalty = None,
+    n_best: Annotated[int, typer.Option(help="translations per line: score, tab, text")] = 1,
+    sample: Annotated[bool, typer.Option(help="draw a translation instead of searching")] = False,
+    temperature: Annotated[float, typer.Option(help="with --sample: 1 is the model's own")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="with --sample: likeliest tokens; 0 for all")] = 0,
+    top_p: Annotated[float, typer.Option(help="with --sample: share of the mass kept")] = 1.0,
+    seed: Annotated[int, typer.Option(help="with --sample")] = 1,
+    device: Device = "auto",
+    json: AsJson = False,
+) -> None:
+    """Translate lines of text: one line in, one line out; empty lines stay empty.
+
+    With --json each line is an object with the source and its translations and scores; with
+    --n-best N each line in gives up to N lines out, with an empty line after each group.
+    """
+    from kutta.commands import translate_text
+
+    translate_text(
+        runs,
+        input,
+        output,
+        {"beam": beam, "length_penalty": length_penalty},
+        n_best,
+        {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        if sample
+        else None,
+        device,
+        json,
+    )
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    test: Annotated[
+        list[str] | None, typer.Argument(help="names of test sets", show_default="the config's")
+    ] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="folder of the test files", show_default="the config's")
+    ] = None,
+    beam: Beam = None,
+    length_penalty: Penalty = None,
+    device: Device = "auto",
+    json: AsJson = False,
+) -> None:
+    """Translate test sets and score them: tokenised BLEU, sacreBLEU and chrF with signatures."""
+    from kutta.commands import evaluate_run
+
+    results = evaluate_run(run, test or [], data_dir, beam, length_penalty, device)
+    if json:
+        _print_json([result.to_dict() for result in results])
+        return
+    for result in results:
+        typer.echo(f"{result.test}: {result.sentences:,} sentences [{result.signature}]")
+        for score in result.scores:
+            typer.echo(f"  {score}")
+        typer.echo(f"  translations: {result.hypotheses}")
+
+
+@app.command()
+def score(
+    hypothesis: Annotated[Path, typer.Argument(help="translations, one a line")],
+    reference: Annotated[list[Path], typer.Argument(help="reference text, one or several")],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="bleu, sacrebleu, chrf or chrf++", show_default="bleu, sacrebleu, chrf"),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="another system: compare by paired bootstrap")
+    ] = None,
+    lowercase: Annotated[bool, typer.Option(help="ignore case (bleu)")] = False,
+    tokenize: Annotated[
+        str | None, typer.Option(metavar="LANGUAGE", help="tokenise raw text first (bleu)")
+    ] = None,
+    samples: Annotated[int, typer.Option(help="of the bootstrap")] = 1000,
+    seed: Annotated[int, typer.Option(help="of the bootstrap")] = 1,
+    json: AsJson = False,
+) -> None:
+    """Score a file of translations, or compare two systems."""
+    from kutta.commands import score_files
+
+    results = score_files(
+        hypothesis, reference, metric or [], against, lowercase, tokenize, samples, seed
+    )
+    if json:
+        _print_json([result.to_dict() for result in results])
+    else:
+        typer.echo("\n".join(str(result) for result in results))
+
+
+@app.command()
+def average(
+    run: Run,
+    last: Annotated[int, typer.Option(help="how many of the last checkpoints")] = 0,
+    step: Annotated[
+        list[int] | None, typer.Option(help="or the checkpoints of these steps")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file to write", show_default="the run's model.safetensors")
+    ] = None,
+) -> None:
+    """Average checkpoints into one model, e.g. to try another number than decode.average."""
+    from kutta.commands import average_run
+
+    typer.echo(average_run(run, last, step or [], output))
+
+
+@app.command()
+def info(
+    what: Annotated[Path, typer.Argument(help="a config file or the folder of a run")],
+    set: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Show the method, the parameters by part, and the arithmetic per token."""
+    from kutta.commands import describe
+
+    facts = describe(what, set or [])
+    if json:
+        _print_json(facts)
+    else:
+        width = max(len(name) for name in facts)
+        for name, value in facts.items():
+            shown = f"{value:,}" if isinstance(value, int) else value
+            typer.echo(f"{name.replace('_', ' '):<{width}}  {shown}")
+
+
+@app.command()
+def methods() -> None:
+    """List the methods that model.solver may name."""
+    from kutta.ode.catalogue import method_table
+
+    typer.echo(method_table())
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def main() -> None:
+    """Run the command line; every expected failure is one sentence and an exit code."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except InputError as error:
+        _fail(str(error), 2)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone (e.g. `| head`); nobody is left to be told
+        sys.exit(141)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    print(f"kutta: {message}", file=sys.stderr)
+
+
+def _fail(sentence: str, code: int) -> None:
+    print(f"kutta: {sentence}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,182 @@
+"""What the commands do, once their words are understood: files in, answers out."""
+
+import json
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from itertools import tee
+from pathlib import Path
+from typing import Any, TextIO
+
+from kutta.config import Config
+from kutta.data.corpus import read_lines, read_stream
+from kutta.data.tokenizer import Tokenizers
+from kutta.errors import InputError
+from kutta.files import atomic_path
+from kutta.metrics import METRICS, Comparison, Score, multi_bleu, paired_bootstrap
+from kutta.model.arithmetic import cost_of
+from kutta.model.build import build_model
+from kutta.training.checkpoint import average, list_checkpoints
+from kutta.translate.evaluate import Evaluation, evaluate
+from kutta.translate.sampling import Sampling
+from kutta.translate.translator import CHUNK, Options, Translator
+
+
+def translate_text(
+    runs: Sequence[Path],
+    input: Path | None,
+    output: Path | None,
+    options: Options,
+    n_best: int,
+    sampling: dict[str, Any] | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Translate a file or standard input, line by line."""
+    translator = Translator.load(list(runs), device, warn=_warn)
+    # A person who types waits for each line; a pipe or a file is read in chunks, sorted by length.
+    chunk = 1 if input is None and sys.stdin.isatty() else CHUNK
+    options = {**options, "chunk": chunk}
+    if sampling is not None:
+        options["sampling"] = Sampling(**sampling)
+    lines, copies = tee(
+        read_stream(sys.stdin.buffer, "standard input") if input is None else read_lines(input)
+    )
+    with _writer(output) as out:
+        for found in translator.hypotheses_stream(lines, n_best, **options):
+            source = next(copies)
+            if as_json:
+                answers = [{"text": text, "score": score} for text, score in found]
+                print(
+                    json.dumps({"source": source, "translations": answers}, ensure_ascii=False),
+                    file=out,
+                )
+            elif n_best == 1:
+                print(found[0][0], file=out)
+            else:
+                print("".join(f"{score:.4f}\t{text}\n" for text, score in found), file=out)
+            if chunk == 1:
+                out.flush()
+
+
+def evaluate_run(
+    run: Path,
+    tests: Sequence[str],
+    data_dir: str | None,
+    beam: int | None,
+    length_penalty: float | None,
+    device: str,
+) -> list[Evaluation]:
+    """Score a run on test sets."""
+    translator = Translator.load(run, device, warn=_warn)
+    data = Config.load(run / "config.json").data
+    if data_dir is not None:
+        data = data.model_copy(update={"dir": data_dir})
+    options: Options = {"beam": beam, "length_penalty": length_penalty}
+    return evaluate(run, translator, data, tests, options)
+
+
+def score_files(
+    hypothesis: Path,
+    references: Sequence[Path],
+    names: Sequence[str],
+    against: Path | None,
+    lowercase: bool,
+    language: str | None,
+    samples: int,
+    seed: int,
+) -> list[Score] | list[Comparison]:
+    """Score a file against references, or compare it with another system's file."""
+    table = {**METRICS, "bleu": multi_bleu(lowercase, language)}
+    for name in names:
+        if name not in table:
+            raise InputError(f"There is no metric {name!r}; choose from {', '.join(table)}.")
+    metrics = [table[name] for name in names or ("bleu", "sacrebleu", "chrf")]
+    texts = [list(read_lines(path)) for path in references]
+    system = list(read_lines(hypothesis))
+    if against is None:
+        return [metric(system, texts) for metric in metrics]
+    other = list(read_lines(against))
+    return [paired_bootstrap(system, other, texts, m, samples, seed) for m in metrics]
+
+
+def average_run(run: Path, last: int, steps: Sequence[int], output: Path | None) -> str:
+    """Average checkpoints of a run; say what was done."""
+    config = Config.load(run / "config.json")
+    there = list_checkpoints(run)
+    if steps:
+        by_step = {int(path.name.removeprefix("step-")): path for path in there}
+        missing = [step for step in steps if step not in by_step]
+        if missing:
+            have = ", ".join(map(str, by_step)) or "none"
+            raise InputError(f"{run} has no checkpoint of step {missing[0]}; there are: {have}.")
+        chosen = [by_step[step] for step in steps]
+    else:
+        chosen = there[-(last or config.decode.average) :]
+    target = output or run / "model.safetensors"
+    average(chosen, target)
+    return f"{target}: the average of {', '.join(path.name for path in chosen)}"
+
+
+def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
+    """Facts about a config or a run, flat and in order."""
+    kept = what / "config.json"
+    if what.is_dir() and not kept.is_file():
+        raise InputError(f"{what} is not the folder of a run (it has no config.json).")
+    config = Config.load(kept if what.is_dir() else what, overrides)
+    run = Path(config.run) if not what.is_dir() else what
+    sizes, known = _vocabularies(config, run)
+    model = build_model(config.model, *sizes, shared=config.data.shared_vocab)
+    cost = cost_of(model)
+    shape = config.model
+    checkpoints = list_checkpoints(run)
+    return {
+        "run": str(run),
+        "config": config.hash(),
+        "method": shape.solver,
+        "gamma": shape.gamma,
+        "field": shape.field,
+        "decoder_method": shape.decoder_solver,
+        "layers": f"{shape.encoder_layers}-{shape.decoder_layers}",
+        "d_model": shape.d_model,
+        "source_vocabulary": sizes[0],
+        "target_vocabulary": sizes[1],
+        "vocabulary_is": "the run's" if known else "assumed (data.vocab_size); not prepared yet",
+        "parameters": cost.parameters,
+        "parameters_embeddings": cost.embeddings,
+        "parameters_encoder": cost.encoder,
+        "parameters_decoder": cost.decoder,
+        "parameters_solver": cost.solver,
+        "multiply_adds_per_source_token": cost.per_source_token,
+        "multiply_adds_per_target_token": cost.per_target_token,
+        "checkpoints": len(checkpoints),
+        "last_step": int(checkpoints[-1].name.removeprefix("step-")) if checkpoints else 0,
+        "translates": (run / "model.safetensors").is_file(),
+    }
+
+
+def _vocabularies(config: Config, run: Path) -> tuple[tuple[int, int], bool]:
+    """The sizes of the vocabularies, and whether they are known or assumed."""
+    if (run / "store" / "report.json").is_file():
+        tokenizers = Tokenizers.load(run)
+        return (len(tokenizers.source), len(tokenizers.target)), True
+    return (config.data.vocab_size, config.data.vocab_size), False
+
+
+@contextmanager
+def _writer(path: Path | None) -> Generator[TextIO]:
+    """Standard output, or a file that appears only when it is complete."""
+    if path is None:
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with (
+        atomic_path(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="\n") as out,
+    ):
+        yield out
+
+
+def _warn(sentence: str) -> None:
+    print(f"kutta: {sentence}", file=sys.stderr)

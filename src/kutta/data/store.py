@@ -1,0 +1,145 @@
+"""The memory-mapped token store: encoded pairs in one Arrow file, opened without being read."""
+
+import mmap
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
+from numpy.typing import NDArray
+
+from kutta.data.tokenizer import Pair
+from kutta.errors import InputError
+from kutta.files import atomic_path
+
+ROWS = 65_536  # pairs in a record batch; all but the last are full, so row i is found by division
+_AT_ONCE = 64  # pairs gathered before their pages are given back
+_MARK = {b"kutta": b"token store 1"}
+_SIDES = ("source", "target")
+_Code = Literal["H", "i"]  # how an array of ids is stored: uint16 or int32
+
+Tokens = NDArray[np.integer[Any]]
+arrow: Any = pa  # pyarrow ships no types; it is used in this file only
+
+
+def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
+    """Write encoded pairs as they come, in flat memory and atomically; return how many.
+
+    Ids take two bytes where `vocab_size` (of the larger side) allows it, else four.
+    """
+    code: _Code = "H" if vocab_size <= 1 << 16 else "i"
+    item = arrow.list_(arrow.uint16() if code == "H" else arrow.int32())
+    schema = arrow.schema([(side, item) for side in _SIDES], metadata=_MARK)
+    written = 0
+    with (
+        atomic_path(path) as temporary,
+        arrow.OSFile(str(temporary), "wb") as sink,
+        arrow.ipc.new_file(sink, schema) as writer,
+    ):
+        stream = iter(pairs)
+        while (rows := _record(islice(stream, ROWS), code, schema)) is not None:
+            writer.write_batch(rows)
+            written += rows.num_rows
+    return written
+
+
+class Store:
+    """Encoded pairs by number. Tokens stay on disk until they are asked for.
+
+    `source_lengths` and `target_lengths` are int32 arrays of shape (pairs,), without end marks.
+    """
+
+    def __init__(self, mapped: mmap.mmap, batches: Sequence[Any]) -> None:
+        self._mapped = mapped
+        self._columns = [[_views(batch.column(side)) for batch in batches] for side in range(2)]
+        self.source_lengths, self.target_lengths = (
+            np.concatenate([np.diff(offsets) for _, offsets in column] or [np.zeros(0, np.int32)])
+            for column in self._columns
+        )
+        self._release()
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Map the file into memory; time and memory go by its number of pairs, not its tokens."""
+        try:
+            with path.open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise InputError(
+                f"Cannot read {path}: {error.strerror or error}; prepare the data again."
+            ) from error
+        except ValueError as error:  # an empty file cannot be mapped
+            raise _foreign(path) from error
+        try:
+            reader = arrow.ipc.open_file(arrow.py_buffer(mapped))
+            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        except (OSError, arrow.ArrowInvalid) as error:
+            raise _foreign(path) from error
+        full = all(batch.num_rows == ROWS for batch in batches[:-1])
+        if reader.schema.metadata != _MARK or not full:
+            raise _foreign(path)
+        return cls(mapped, batches)
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def __getitem__(self, index: int) -> tuple[Tokens, Tokens]:
+        """The tokens of pair `index`: source (S,), target (T,)."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"pair {index} of a store of {len(self)}")
+        block, row = divmod(index, ROWS)
+        source, target = (_row(column[block], row) for column in self._columns)
+        return source, target
+
+    def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> list[tuple[Tokens, Tokens]]:
+        """Copies of the pairs of these numbers, in this order."""
+        pairs: list[tuple[Tokens, Tokens]] = []
+        for start in range(0, len(indices), _AT_ONCE):
+            chosen = (self[int(index)] for index in indices[start : start + _AT_ONCE])
+            pairs += [(source.copy(), target.copy()) for source, target in chosen]
+            self._release()
+        return pairs
+
+    def _release(self) -> None:
+        """Unmap what was read: with every pair, many neighbours on disk came into our memory.
+
+        They stay in the system's cache, but no longer count as ours; without this a training
+        would soon hold the whole file.
+        """
+        if sys.platform != "win32":
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _record(pairs: Iterable[Pair], code: _Code, schema: Any) -> Any:
+    """A record batch of `pairs`, gathered in compact arrays; None where there are no more."""
+    tokens: tuple[array[int], array[int]] = array(code), array(code)
+    offsets = array("i", [0]), array("i", [0])
+    for pair in pairs:
+        for side in range(2):
+            tokens[side].extend(pair[side])
+            offsets[side].append(len(tokens[side]))
+    if len(offsets[0]) == 1:
+        return None
+    lists = [
+        arrow.ListArray.from_arrays(np.asarray(rows), arrow.array(np.asarray(ids)))
+        for rows, ids in zip(offsets, tokens, strict=True)
+    ]
+    return arrow.record_batch(lists, schema=schema)
+
+
+def _views(column: Any) -> tuple[Tokens, NDArray[np.int32]]:
+    """The flat tokens of a list column as they lie on disk, and a copy of its row offsets."""
+    return cast(Tokens, column.values.to_numpy()), np.array(column.offsets, np.int32)
+
+
+def _row(views: tuple[Tokens, NDArray[np.int32]], row: int) -> Tokens:
+    tokens, offsets = views
+    return tokens[offsets[row] : offsets[row + 1]]
+
+
+def _foreign(path: Path) -> InputError:
+    return InputError(f"{path} is cut short or not a token store of Kutta; prepare the data again.")

@@ -1,0 +1,308 @@
+"""Text to ids and back: BPE learned by sentencepiece, or text that is already split."""
+
+import io
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
+from operator import add
+from pathlib import Path
+from typing import Any, Self, cast, final
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from kutta.data.corpus import read_lines
+from kutta.errors import InputError
+from kutta.files import atomic_path, write_text
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+
+Ids = Sequence[int] | NDArray[np.integer[Any]]
+Pair = tuple[Ids, Ids]
+
+# More sentences than this do not change the learned pieces noticeably, and memory stays bounded.
+SENTENCES_TO_LEARN_FROM = 2_000_000
+LONGEST_TO_LEARN_FROM = 4_192  # bytes of a sentence; longer ones are left out of the learning
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how sentencepiece writes a space inside its pieces
+
+
+class Tokenizer(ABC):
+    """Text to ids without sentence marks, and back. White space counts as one space."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]: ...
+
+    @abstractmethod
+    def decode(self, ids: Ids) -> str:
+        """The text of `ids`; PAD, UNK, BOS and EOS are left out."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def save(self, path: Path) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def load(cls, path: Path) -> Self: ...
+
+
+@final
+class BPE(Tokenizer):
+    """Byte-pair encoding; characters outside the vocabulary fall back to bytes, nothing is lost."""
+
+    def __init__(self, model: bytes) -> None:
+        self._model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @classmethod
+    def learn(
+        cls,
+        lines: Iterable[str],
+        vocab_size: int,
+        character_coverage: float = 1.0,
+        byte_fallback: bool = True,
+    ) -> Self:
+        """Learn at most `vocab_size` pieces (fewer where the text has not more to merge)."""
+        model, failures = io.BytesIO(), list[InputError]()
+
+        def sentences() -> Iterator[str]:
+            # sentencepiece turns every exception of its iterator into a RuntimeError.
+            try:
+                for line in lines:
+                    yield " ".join(line.split())
+            except InputError as error:
+                failures.append(error)
+
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=sentences(),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                character_coverage=character_coverage,
+                byte_fallback=byte_fallback,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                normalization_rule_name="identity",
+                hard_vocab_limit=False,
+                input_sentence_size=SENTENCES_TO_LEARN_FROM,
+                shuffle_input_sentence=True,
+                max_sentence_length=LONGEST_TO_LEARN_FROM,
+                num_threads=1,  # the number is written into the model: fixed, so is the file
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            failures.append(InputError(_why_not_learned(str(error), vocab_size)))
+        if failures:
+            raise failures[0]
+        return cls(model.getvalue())
+
+    def encode(self, text: str) -> list[int]:
+        words = text.split()
+        if SPACE not in text:
+            return cast(list[int], self._processor.encode(" ".join(words)))
+        # A literal block character would come back as a space; written in bytes it survives.
+        space = self._part(SPACE)
+        spelled = (space + self._bytes(w) if SPACE in w else self.encode(w) for w in words)
+        return list(chain.from_iterable(spelled))
+
+    def decode(self, ids: Ids) -> str:
+        return cast(str, self._processor.decode([int(i) for i in ids if i >= len(SPECIALS)]))
+
+    def sample(self, ids: Sequence[Ids], dropout: float, seed: int) -> list[list[int]]:
+        """The same texts split anew, every possible merge left out with probability `dropout`.
+
+        This is BPE-dropout (Provilkov et al., 2020). sentencepiece has it too, but its draws differ
+        from one process to the next, and a resumed training has to see the same pieces again.
+        """
+        draw = random.Random(seed).random
+        texts = [self.decode(row).split() for row in ids]
+        return [[i for w in words for i in self._sampled(w, dropout, draw)] for words in texts]
+
+    def __len__(self) -> int:
+        return self._processor.get_piece_size()
+
+    def save(self, path: Path) -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(self._model)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        try:
+            tokenizer = cls(path.read_bytes())
+        except (OSError, RuntimeError) as error:
+            raise _damaged(path) from error
+        if tuple(map(tokenizer._processor.id_to_piece, range(min(4, len(tokenizer))))) != SPECIALS:
+            raise _damaged(path)
+        return tokenizer
+
+    @cached_property
+    def _merges(self) -> dict[str, int]:
+        """Pieces that merging can make, with their ids: the smaller the id, the earlier made."""
+        ids = range(len(SPECIALS), len(self))
+        return {self._processor.id_to_piece(i): i for i in ids if not self._processor.is_byte(i)}
+
+    @cached_property
+    def _places(self) -> Callable[[tuple[str, ...]], list[int]]:
+        """Where the parts of a word can merge, best first; words repeat, so it is remembered."""
+
+        @lru_cache(maxsize=1 << 15)
+        def places(parts: tuple[str, ...]) -> list[int]:
+            ids = [(self._merges.get(both), i) for i, both in enumerate(map(add, parts, parts[1:]))]
+            return [i for _, i in sorted((rank, i) for rank, i in ids if rank is not None)]
+
+        return places
+
+    def _sampled(self, word: str, dropout: float, draw: Callable[[], float]) -> list[int]:
+        if SPACE in word:
+            return self.encode(word)
+        parts = (SPACE, *word)
+        while (i := next((i for i in self._places(parts) if draw() >= dropout), None)) is not None:
+            parts = (*parts[:i], parts[i] + parts[i + 1], *parts[i + 2 :])
+        return list(chain.from_iterable(map(self._part, parts)))
+
+    def _part(self, part: str) -> list[int]:
+        """The id of a piece, or those of its bytes where it is none."""
+        return [self._merges[part]] if part in self._merges else self._bytes(part)
+
+    def _bytes(self, text: str) -> list[int]:
+        return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in text.encode()]
+
+
+@final
+class Split(Tokenizer):
+    """Text already split into tokens; a token that ends in `@@` joins with the next in decode."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        """`tokens` are the ordinary ones; their ids follow those of the four special ones."""
+        self._tokens = [*SPECIALS, *tokens]
+        # Built from ordinary tokens alone: a "<pad>" in a text is a word like any other.
+        self._ids = {token: i for i, token in enumerate(tokens, start=len(SPECIALS))}
+
+    @classmethod
+    def learn(cls, lines: Iterable[str]) -> Self:
+        """The vocabulary of a text: most frequent first, ties in alphabetical order."""
+        counts = Counter(token for line in lines for token in line.split())
+        if not counts:
+            raise InputError("There are no tokens to build a vocabulary from; give some text.")
+        return cls(sorted(counts, key=lambda token: (-counts[token], token)))
+
+    @classmethod
+    def from_dictionary(cls, path: Path) -> Self:
+        """The vocabulary of a fairseq `dict.txt`: a token and its count on every line."""
+        tokens: dict[str, None] = {}
+        for number, line in enumerate(read_lines(path), start=1):
+            token, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+            if token.split() != [token] or not count.isdecimal() or token in tokens:
+                problem = "repeats a token" if token in tokens else "is not a token and its count"
+                raise InputError(f"{path}, line {number} {problem}; give a fairseq dict.txt.")
+            tokens[token] = None
+        if not tokens:
+            raise InputError(f"{path} has no tokens; give a dict.txt as fairseq writes it.")
+        return cls(list(tokens))
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ids.get(token, UNK) for token in text.split()]
+
+    def decode(self, ids: Ids) -> str:
+        tokens = [self._tokens[int(i)] for i in ids if i >= len(SPECIALS)]
+        return join_pieces(" ".join(tokens))
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def save(self, path: Path) -> None:
+        write_text(path, "".join(f"{token}\n" for token in self._tokens))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        tokens = list(read_lines(path))
+        specials, ordinary = tokens[: len(SPECIALS)], tokens[len(SPECIALS) :]
+        proper = ordinary and all(token.split() == [token] for token in ordinary)
+        if tuple(specials) != SPECIALS or not proper or len(set(ordinary)) != len(ordinary):
+            raise _damaged(path)
+        return cls(ordinary)
+
+
+def join_pieces(text: str) -> str:
+    """Split text as words again: a piece that ends in `@@` joins with the next."""
+    return (text + " ").replace("@@ ", "").strip()
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of both sides; a shared vocabulary is the same object twice."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def shared(self) -> bool:
+        return self.source is self.target
+
+    def save(self, folder: Path) -> None:
+        """Write them into `folder`, and remove what another choice of tokenizer left there."""
+        names = _FILES[type(self.source), self.shared]
+        for name, tokenizer in zip(names, (self.source, self.target), strict=False):
+            tokenizer.save(folder / name)
+        for name in {name for others in _FILES.values() for name in others} - set(names):
+            (folder / name).unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        for (kind, _), names in _FILES.items():
+            if (folder / names[0]).is_file():
+                loaded = [kind.load(folder / name) for name in names]
+                return cls(loaded[0], loaded[-1])
+        wanted = ", ".join(names[0] for names in _FILES.values())
+        raise InputError(f"There is no tokenizer in {folder} ({wanted}); prepare the data first.")
+
+    def dropout(self, rate: float) -> Callable[[Sequence[Pair], int], list[Pair]]:
+        """The function (pairs, seed) -> pairs that splits both sides anew with BPE-dropout."""
+        source, target = self.source, self.target
+        if not isinstance(source, BPE) or not isinstance(target, BPE):
+            raise InputError(
+                'BPE-dropout splits words anew, which needs data.tokenizer = "bpe"; '
+                "text that is already split stays as it is, so set data.bpe_dropout to 0."
+            )
+
+        def resample(pairs: Sequence[Pair], seed: int) -> list[Pair]:
+            sources = source.sample([pair[0] for pair in pairs], rate, 2 * seed)
+            targets = target.sample([pair[1] for pair in pairs], rate, 2 * seed + 1)
+            return list(zip(sources, targets, strict=True))
+
+        return resample
+
+
+_FILES: dict[tuple[type[Tokenizer], bool], tuple[str, ...]] = {
+    (BPE, True): ("tokenizer.model",),
+    (BPE, False): ("tokenizer.source.model", "tokenizer.target.model"),
+    (Split, True): ("vocab.txt",),
+    (Split, False): ("vocab.source.txt", "vocab.target.txt"),
+}
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path} is not an intact tokenizer of Kutta; prepare the data again.")
+
+
+def _why_not_learned(message: str, vocab_size: int) -> str:
+    if "smaller than required_chars" in message:
+        needed = message.split(" vs ")[1].split(".")[0]
+        return (
+            f"data.vocab_size = {vocab_size} is too small: the characters, bytes and special "
+            f"marks of this text alone are {needed} pieces; set it to more than that."
+        )
+    return (
+        "No BPE vocabulary can be learned from this text (empty lines and those above "
+        f"{LONGEST_TO_LEARN_FROM:,} bytes do not count); give more sentences ({message.strip()})."
+    )

@@ -1,0 +1,64 @@
+"""Writing files so that nothing the user made is ever lost half-way."""
+
+import json
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kutta.errors import InputError
+
+
+@contextmanager
+def atomic_path(path: Path) -> Generator[Path]:
+    """Yield a temporary path beside `path`; on success it takes the final name in one step.
+
+    Works for files and directories. When the body fails, what was at `path` before is untouched
+    and the temporary is removed. A full disk becomes an InputError that says so.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    remove(temporary)
+    try:
+        yield temporary
+        _sync(temporary)
+        if temporary.is_dir():
+            remove(path)
+        os.replace(temporary, path)
+    except OSError as error:
+        remove(temporary)
+        raise InputError(
+            f"Cannot write {path}: {error.strerror or error}; what was there before is kept. "
+            "Free some space or choose another place, then run the same command again."
+        ) from error
+    except BaseException:
+        remove(temporary)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as readable JSON, atomically."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a directory, whether it is there or not."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Push a file, or every file of a directory, to the disk before it gets its final name."""
+    for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
+        with open(file, "rb") as handle:
+            os.fsync(handle.fileno())

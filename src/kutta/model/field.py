@@ -1,0 +1,93 @@
+"""The vector field F of dy/dt = F(y, theta(t)): what a block integrates.
+
+F is always the increment, never the layer's output: F(y) = SAN(LN(y)) and so on, with LayerNorm
+and dropout inside, so that every stage of a method norms its own argument and redraws dropout.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from kutta.model.attention import CrossAttention, KeyValues, SelfAttention
+from kutta.model.dropout import Dropout
+
+NORM_EPS = 1e-5
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a field sees besides y; the same for every stage of a block.
+
+    bias (T or 1, 1 or B*H, S) and offsets (T, S) belong to self-attention, memory (this layer's
+    projected encoder states) and memory_bias (1, B*H, S) to cross-attention.
+    """
+
+    bias: Tensor | None = None
+    offsets: Tensor | None = None
+    memory: KeyValues | None = None
+    memory_bias: Tensor | None = None
+
+
+class SelfAttentionField(nn.Module):
+    """F(y) = SAN(LN(y))."""
+
+    def __init__(
+        self, d_model: int, heads: int, clip: int, dropout: float, attention_dropout: float
+    ) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
+        self.attention = SelfAttention(d_model, heads, clip, attention_dropout)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
+        """y (T, B, d) -> dy (T, B, d)."""
+        increment = self.attention(self.norm(y), context.bias, context.offsets, cache)
+        return self.dropout(increment)
+
+
+class CrossAttentionField(nn.Module):
+    """F(y) = CrossAttention(LN(y), memory)."""
+
+    def __init__(self, d_model: int, heads: int, dropout: float, attention_dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
+        self.attention = CrossAttention(d_model, heads, attention_dropout)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
+        """y (T, B, d) -> dy (T, B, d)."""
+        assert context.memory is not None, "cross-attention needs the encoder's states"
+        increment = self.attention(self.norm(y), context.memory, context.memory_bias)
+        return self.dropout(increment)
+
+
+class FeedForwardField(nn.Module):
+    """F(y) = W2 relu(W1 LN(y))."""
+
+    def __init__(self, d_model: int, ffn: int, dropout: float, relu_dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
+        self.up = nn.Linear(d_model, ffn)
+        self.down = nn.Linear(ffn, d_model)
+        self.relu_dropout = Dropout(relu_dropout)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
+        """y (T, B, d) -> dy (T, B, d)."""
+        inner = self.relu_dropout(torch.relu(self.up(self.norm(y))))
+        return self.dropout(self.down(inner))
+
+
+Sublayer = SelfAttentionField | CrossAttentionField | FeedForwardField
+
+
+def compose(
+    sublayers: list[Sublayer], y: Tensor, context: Context, cache: KeyValues | None
+) -> Tensor:
+    """The increment of sublayers in sequence: u = F1(y); F(y) = u + F2(y + u); and so on."""
+    first, *rest = sublayers
+    total = first(y, context, cache)
+    for sublayer in rest:
+        total = total + sublayer(y + total, context, cache)
+    return total

@@ -1,0 +1,30 @@
+"""Numerical methods, free of any knowledge about language."""
+
+from kutta.ode.solver import (
+    DLCL,
+    HISTORY_METHODS,
+    METHODS,
+    Leapfrog,
+    Multistep,
+    PolyNet,
+    RungeKutta,
+    Solver,
+    make_solver,
+)
+from kutta.ode.tableau import TABLEAUX, ButcherTableau, measured_order, order_conditions
+
+__all__ = [
+    "DLCL",
+    "HISTORY_METHODS",
+    "METHODS",
+    "TABLEAUX",
+    "ButcherTableau",
+    "Leapfrog",
+    "Multistep",
+    "PolyNet",
+    "RungeKutta",
+    "Solver",
+    "make_solver",
+    "measured_order",
+    "order_conditions",
+]

@@ -1,0 +1,145 @@
+"""Explicit Runge-Kutta methods as data: exact fractions, no torch.
+
+A method is fully described by its Butcher tableau
+
+    0  |
+    c2 | a21
+    c3 | a31 a32
+    ---+-------------
+       | b1  b2  b3        F_i = F(y + sum_{j<i} a_ij F_j),   y' = y + sum_i b_i F_i
+
+To add a method, add one entry to TABLEAUX; the commands, the error messages, the documentation
+and the tests are generated from it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kutta.errors import InputError
+
+Number = int | str | Fraction
+
+
+def _fractions(numbers: Sequence[Number]) -> tuple[Fraction, ...]:
+    return tuple(Fraction(number) for number in numbers)
+
+
+@dataclass(frozen=True)
+class ButcherTableau:
+    """An explicit Runge-Kutta method of `stages` stages and classical order `order`.
+
+    `a` holds the rows below the first, strictly lower triangular: row i has i entries. The
+    tableau checks itself: shapes, consistency (sum b = 1) and, up to order 4, the claimed order.
+    """
+
+    a: tuple[tuple[Fraction, ...], ...]
+    b: tuple[Fraction, ...]
+    order: int
+    title: str = ""
+
+    @classmethod
+    def of(
+        cls, a: Sequence[Sequence[Number]], b: Sequence[Number], order: int, title: str = ""
+    ) -> "ButcherTableau":
+        """Build from plain numbers or strings such as "1/2"."""
+        return cls(tuple(_fractions(row) for row in a), _fractions(b), order, title)
+
+    def __post_init__(self) -> None:
+        widths = [len(row) for row in self.a]
+        if widths != list(range(1, len(self.b))):
+            raise InputError(
+                f"A tableau with {len(self.b)} weights needs rows of {list(range(1, len(self.b)))} "
+                f"entries below the diagonal, but a has rows of {widths}."
+            )
+        if sum(self.b) != 1:
+            raise InputError(
+                f"The weights b = {[str(b) for b in self.b]} of a tableau must add up to 1, not "
+                f"{sum(self.b)} (weights that do not belong to the block: gamma)."
+            )
+        if self.order > measured_order(self):
+            raise InputError(
+                f"This tableau claims order {self.order} but satisfies the order conditions only "
+                f"up to {measured_order(self)}."
+            )
+
+    @property
+    def stages(self) -> int:
+        """How often F is evaluated in one step."""
+        return len(self.b)
+
+    @property
+    def c(self) -> tuple[Fraction, ...]:
+        """The times of the stages, c_i = sum_j a_ij."""
+        return (Fraction(0), *(sum(row, Fraction(0)) for row in self.a))
+
+
+def order_conditions(tableau: ButcherTableau) -> dict[int, list[tuple[Fraction, Fraction]]]:
+    """The classical conditions as (left side, right side), one list per order from 1 to 4."""
+    b, c = tableau.b, tableau.c
+    a = [(*row, *(Fraction(0),) * (len(b) - len(row))) for row in ((), *tableau.a)]
+
+    def times(matrix_row_of: Sequence[Sequence[Fraction]], v: Sequence[Fraction]) -> list[Fraction]:
+        return [
+            sum((m * x for m, x in zip(row, v, strict=True)), Fraction(0)) for row in matrix_row_of
+        ]
+
+    def weighted(*factors: Sequence[Fraction]) -> Fraction:
+        total = Fraction(0)
+        for i, weight in enumerate(b):
+            term = weight
+            for factor in factors:
+                term *= factor[i]
+            total += term
+        return total
+
+    ac = times(a, c)
+    acc = times(a, [x * x for x in c])
+    aac = times(a, ac)
+    return {
+        1: [(weighted(), Fraction(1))],
+        2: [(weighted(c), Fraction(1, 2))],
+        3: [(weighted(c, c), Fraction(1, 3)), (weighted(ac), Fraction(1, 6))],
+        4: [
+            (weighted(c, c, c), Fraction(1, 4)),
+            (weighted(c, ac), Fraction(1, 8)),
+            (weighted(acc), Fraction(1, 12)),
+            (weighted(aac), Fraction(1, 24)),
+        ],
+    }
+
+
+def measured_order(tableau: ButcherTableau) -> int:
+    """The highest order (at most 4) whose conditions, and all lower ones, hold exactly."""
+    order = 0
+    for p, conditions in order_conditions(tableau).items():
+        if any(left != right for left, right in conditions):
+            break
+        order = p
+    return order
+
+
+_of = ButcherTableau.of
+
+TABLEAUX: dict[str, ButcherTableau] = {
+    "euler": _of([], [1], order=1, title="the residual block"),
+    "midpoint": _of([["1/2"]], [0, 1], order=2, title="explicit midpoint"),
+    "rk2": _of([[1]], ["1/2", "1/2"], order=2, title="improved Euler (Heun), the paper's RK2"),
+    "ralston2": _of([["2/3"]], ["1/4", "3/4"], order=2, title="Ralston, least error bound"),
+    "heun3": _of([["1/3"], [0, "2/3"]], ["1/4", 0, "3/4"], order=3, title="Heun's third order"),
+    "kutta3": _of([["1/2"], [-1, 2]], ["1/6", "2/3", "1/6"], order=3, title="Kutta's third order"),
+    "ralston3": _of([["1/2"], [0, "3/4"]], ["2/9", "1/3", "4/9"], order=3, title="Ralston, third"),
+    "ssprk3": _of([[1], ["1/4", "1/4"]], ["1/6", "1/6", "2/3"], order=3, title="Shu-Osher"),
+    "rk4": _of(
+        [["1/2"], [0, "1/2"], [0, 0, 1]],
+        ["1/6", "2/6", "2/6", "1/6"],
+        order=4,
+        title="classical Runge-Kutta, the paper's RK4",
+    ),
+    "three-eighths": _of(
+        [["1/3"], ["-1/3", 1], [1, -1, 1]],
+        ["1/8", "3/8", "3/8", "1/8"],
+        order=4,
+        title="Kutta's 3/8 rule",
+    ),
+}

@@ -1,0 +1,129 @@
+"""Checkpoints: saved atomically, resumed exactly, averaged. Safetensors and JSON, no pickle.
+
+checkpoints/step-00000500/
+    model.safetensors       the weights
+    optimizer.safetensors   Adam's moments (only the newest two checkpoints keep them)
+    state.json              step, position in the data, best validation, versions
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kutta import __version__
+from kutta.errors import InputError
+from kutta.files import atomic_path, remove, write_json
+from kutta.model.weights import load_weights, read_tensors, save_weights, write_tensors
+from kutta.training.loop import Trainer
+
+FOLDER = "checkpoints"
+_WITH_OPTIMIZER = 2
+
+
+@dataclass
+class Progress:
+    """What a run remembers of its validations, for early stopping and the best checkpoint."""
+
+    best: float | None = None
+    best_step: int = 0
+    since_best: int = 0
+
+
+def save_checkpoint(run: Path, trainer: Trainer, progress: Progress) -> Path:
+    """Write the checkpoint of this step in one piece; return its folder."""
+    path = run / FOLDER / f"step-{trainer.step:08d}"
+    with atomic_path(path) as folder:
+        folder.mkdir()
+        save_weights(trainer.model, folder / "model.safetensors")
+        write_tensors(_optimizer_tensors(trainer), folder / "optimizer.safetensors")
+        state = {
+            "step": trainer.step,
+            "position": trainer.position,
+            "bad_steps": trainer.bad_steps,
+            "scaler": trainer.scaler.state_dict(),
+            "progress": asdict(progress),
+            "versions": {"kutta": __version__, "torch": torch.__version__},
+        }
+        write_json(folder / "state.json", state)
+    return path
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """The finished checkpoints of a run, oldest first."""
+    return sorted((run / FOLDER).glob("step-*"))
+
+
+def resume(run: Path, trainer: Trainer) -> Progress | None:
+    """Bring the trainer to the newest checkpoint; None where there is none."""
+    checkpoints = list_checkpoints(run)
+    if not checkpoints:
+        return None
+    path = checkpoints[-1]
+    try:
+        state: dict[str, Any] = json.loads((path / "state.json").read_text())
+        tensors = read_tensors(path / "optimizer.safetensors")
+        load_weights(trainer.model, path / "model.safetensors")
+        _restore_optimizer(trainer, tensors)
+        trainer.step, trainer.position = state["step"], state["position"]
+        trainer.bad_steps = state["bad_steps"]
+        if state["scaler"]:
+            trainer.scaler.load_state_dict(state["scaler"])
+        return Progress(**state["progress"])
+    except (OSError, ValueError, KeyError, TypeError, InputError) as error:
+        before = f"from {checkpoints[-2].name}" if len(checkpoints) > 1 else "from the beginning"
+        raise InputError(
+            f"The checkpoint {path} is damaged ({str(error) or type(error).__name__}); "
+            f"remove that folder and run the same command to go on {before}."
+        ) from error
+
+
+def prune(run: Path, keep_last: int, best_step: int) -> None:
+    """Remove checkpoints beyond the last `keep_last`, never the best; drop old moments."""
+    checkpoints = list_checkpoints(run)
+    for path in checkpoints[:-keep_last]:
+        if path.name != f"step-{best_step:08d}":
+            remove(path)
+    for path in checkpoints[:-_WITH_OPTIMIZER]:
+        remove(path / "optimizer.safetensors")
+
+
+def average(paths: Sequence[Path], out: Path) -> None:
+    """The mean of the weights of several checkpoints, in double precision, as one file."""
+    if not paths:
+        raise InputError("There is no checkpoint to average; train the model first.")
+    files = [path / "model.safetensors" if path.is_dir() else path for path in paths]
+    first = read_tensors(files[0])
+    total = {name: tensor.double() for name, tensor in first.items()}
+    for file in files[1:]:
+        weights = read_tensors(file)
+        if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in first.items()}:
+            raise InputError(f"{file} and {files[0]} are weights of different models.")
+        for name, tensor in weights.items():
+            total[name] += tensor.double()
+    mean = {name: (tensor / len(files)).to(first[name].dtype) for name, tensor in total.items()}
+    write_tensors(mean, out)
+
+
+def _optimizer_tensors(trainer: Trainer) -> dict[str, Tensor]:
+    """Adam's state by parameter name: step, exp_avg, exp_avg_sq."""
+    state = trainer.optimizer.state
+    return {
+        f"{key}.{name}": value.contiguous()
+        for name, parameter in trainer.model.named_parameters()
+        for key, value in state.get(parameter, {}).items()
+    }
+
+
+def _restore_optimizer(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
+    for name, parameter in trainer.model.named_parameters():
+        keys = ("step", "exp_avg", "exp_avg_sq")
+        if f"step.{name}" not in tensors:
+            continue  # a parameter that has not been updated yet
+        trainer.optimizer.state[parameter] = {
+            key: tensors[f"{key}.{name}"].to(parameter.device) for key in keys
+        }

@@ -1,0 +1,101 @@
+"""The training objective: label-smoothed cross-entropy, without ever holding all logits.
+
+The output layer is the largest product of a small model, and its logits (N x V) the largest
+tensor. Rows are taken in chunks, and each chunk's gradient is computed while its logits are still
+in the cache; what is kept for the backward pass is of the size of the hidden states and the
+output matrix.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+_CHUNK_ELEMENTS = 1 << 22  # logits held at once: 16 MiB in fp32
+
+
+@dataclass(frozen=True)
+class TokenLoss:
+    """Sums over target tokens: `smoothed` is minimised, `nll` gives the perplexity."""
+
+    smoothed: Tensor
+    nll: Tensor
+
+
+def token_loss(
+    hidden: Tensor, weight: Tensor, targets: Tensor, pad: int, smoothing: float
+) -> TokenLoss:
+    """Loss of hidden (T, B, d) under the output matrix (V, d) against target ids (B, T).
+
+    q = (1 - eps) onehot(target) + eps / V;  smoothed = -sum q log p,  nll = -sum log p[target],
+    both summed over the tokens that are not padding.
+    """
+    flat = targets.t().reshape(-1)
+    rows = (flat != pad).nonzero().squeeze(1)
+    states = hidden.reshape(-1, hidden.shape[-1])
+    if len(rows) < len(flat):
+        states, flat = states.index_select(0, rows), flat.index_select(0, rows)
+    device = states.device.type
+    if torch.is_autocast_enabled(device):
+        states = states.to(torch.get_autocast_dtype(device))
+    return TokenLoss(*_smoothed_cross_entropy(states, weight, flat, smoothing))
+
+
+def _smoothed_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    # torch declares no types for apply
+    return cast(Any, _SmoothedCrossEntropy).apply(hidden, weight, targets, smoothing)
+
+
+class _SmoothedCrossEntropy(torch.autograd.Function):
+    """Output layer, softmax and smoothed cross-entropy in one, chunk by chunk."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """hidden (N, d), weight (V, d), targets (N,) -> two sums in fp32."""
+        N, V = hidden.shape[0], weight.shape[0]
+        matrix = weight.to(hidden.dtype)
+        with_gradient = hidden.requires_grad or weight.requires_grad
+        grad_hidden = torch.empty_like(hidden) if with_gradient else None
+        grad_weight = torch.zeros_like(weight) if with_gradient else None
+        smoothed = hidden.new_zeros((), dtype=torch.float32)
+        nll = hidden.new_zeros((), dtype=torch.float32)
+        chunk = max(1, min(N, _CHUNK_ELEMENTS // V))
+        buffer = hidden.new_empty((chunk, V))
+        for start in range(0, N, chunk):
+            h = hidden[start : start + chunk]
+            target = targets[start : start + chunk, None]
+            logits = torch.mm(h, matrix.t(), out=buffer[: len(h)]).float()
+            peak = logits.amax(1, keepdim=True)
+            at_target = logits.gather(1, target)
+            total = logits.sum(1)
+            p = logits.sub_(peak).exp_()
+            mass = p.sum(1, keepdim=True)
+            log_mass = (mass.log() + peak).squeeze(1)
+            chunk_nll = log_mass - at_target.squeeze(1)
+            nll += chunk_nll.sum()
+            uniform = log_mass - total / V
+            smoothed += ((1 - smoothing) * chunk_nll + smoothing * uniform).sum()
+            if grad_hidden is not None and grad_weight is not None:
+                # d loss / d logits = p - q
+                p.div_(mass).sub_(smoothing / V)
+                p.scatter_add_(1, target, p.new_full((1, 1), smoothing - 1).expand_as(target))
+                gradient = p.to(hidden.dtype)
+                torch.mm(gradient, matrix, out=grad_hidden[start : start + chunk])
+                if gradient.dtype == grad_weight.dtype:
+                    grad_weight.addmm_(gradient.t(), h)
+                else:
+                    grad_weight += torch.mm(gradient.t(), h)
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.mark_non_differentiable(nll)
+        return smoothed, nll
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, None, None]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale = grad_outputs[0].to(torch.float32)  # that of `smoothed`; nll is only looked at
+        return (grad_hidden * scale).to(grad_hidden.dtype), grad_weight * scale, None, None

@@ -1,0 +1,185 @@
+"""What a person and a program see of a training: progress bar, metrics.jsonl, TensorBoard."""
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol, Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from kutta.files import write_text
+from kutta.training.loop import Step
+from kutta.training.validate import Validation
+
+METRICS = "metrics.jsonl"
+
+
+class _Events(Protocol):
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Window:
+    """Means over the steps since the last line of the log."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.steps = self.tokens = self.skipped = 0
+        self.seconds = self.loss = self.nll = self.grad_norm = 0.0
+
+    def add(self, step: Step) -> None:
+        self.tokens += step.tokens
+        self.seconds += step.seconds
+        if step.skipped:
+            self.skipped += 1
+            return
+        self.steps += 1
+        self.loss += step.loss
+        self.nll += step.nll
+        self.grad_norm += step.grad_norm
+
+    def to_dict(self, step: Step) -> dict[str, Any]:
+        n = max(self.steps, 1)
+        return {
+            "kind": "train",
+            "step": step.number,
+            "epoch": step.epoch,
+            "loss": self.loss / n,
+            "perplexity": math.exp(min(self.nll / n, 50.0)),
+            "lr": step.lr,
+            "grad_norm": self.grad_norm / n,
+            "tokens_per_second": self.tokens / max(self.seconds, 1e-9),
+            "skipped": self.skipped,
+        }
+
+
+class Reporter:
+    """Writes a run's records and shows them. Records after the resumed step are dropped first."""
+
+    def __init__(
+        self,
+        run: Path,
+        first_step: int,
+        max_steps: int,
+        log_every: int,
+        tensorboard: bool,
+        console: Console,
+    ) -> None:
+        self.console = console
+        self.log_every = log_every
+        self.max_steps = max_steps
+        self.window = Window()
+        self.rate = 0.0
+        _forget_after(run / METRICS, first_step)
+        self.files = ExitStack()
+        self.metrics = self.files.enter_context(_appending(run / METRICS))
+        self.log = self.files.enter_context(_appending(run / "train.log"))
+        self.events: _Events | None = _events(run, first_step) if tensorboard else None
+        self.bar = Progress(
+            TextColumn("step {task.completed}/{task.total}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.description}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("", total=max_steps, completed=first_step)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+        self.files.close()
+        if self.events is not None:
+            self.events.close()
+
+    def step(self, step: Step) -> None:
+        """Take note of an update."""
+        self.window.add(step)
+        speed = step.tokens / max(step.seconds, 1e-9)
+        self.rate = speed if self.rate == 0.0 else 0.95 * self.rate + 0.05 * speed
+        left = timedelta(seconds=int((self.max_steps - step.number) * step.tokens / self.rate))
+        self.bar.update(
+            self.task,
+            completed=step.number,
+            description=f"loss {step.loss:.3f}  {self.rate:,.0f} tokens/s  {left} left",
+        )
+        if step.skipped:
+            self.say(f"step {step.number}: the loss or a gradient was not finite; update skipped")
+        if step.number % self.log_every == 0:
+            record = self.window.to_dict(step)
+            self.window.clear()
+            self._record(record)
+            self.say(
+                f"step {step.number}  epoch {step.epoch}  loss {record['loss']:.3f}  "
+                f"ppl {record['perplexity']:.2f}  lr {step.lr:.2e}  "
+                f"{record['tokens_per_second']:,.0f} tokens/s  {left} left",
+                shown=not self.console.is_terminal,
+            )
+
+    def validation(self, step: int, result: Validation, new_best: bool) -> None:
+        """Take note of a validation."""
+        self._record({"kind": "valid", "step": step} | result.to_dict())
+        bleu = "" if result.bleu is None else f"  BLEU {result.bleu.value:.2f}"
+        star = "  (best so far)" if new_best else ""
+        self.say(
+            f"step {step}  validation loss {result.loss:.3f}  "
+            f"ppl {result.perplexity:.2f}{bleu}{star}"
+        )
+
+    def say(self, text: str, shown: bool = True) -> None:
+        """One line for the log, and for the person where `shown`."""
+        self.log.write(text + "\n")
+        self.log.flush()
+        if shown:
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _record(self, record: dict[str, Any]) -> None:
+        self.metrics.write(json.dumps(record) + "\n")
+        self.metrics.flush()
+        if self.events is not None:
+            kind, step = str(record["kind"]), int(record["step"])
+            for name, value in record.items():
+                if isinstance(value, float) and math.isfinite(value):
+                    self.events.add_scalar(f"{kind}/{name}", value, step)
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """All records of a run; a last line cut short by a crash is left out."""
+    path = run / METRICS
+    if not path.is_file():
+        return []
+    records: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return records
+
+
+def _appending(path: Path) -> TextIO:
+    return open(path, "a", encoding="utf-8")
+
+
+def _forget_after(path: Path, step: int) -> None:
+    """Drop the records of steps that will be made again after resuming."""
+    if path.is_file():
+        kept = [record for record in read_metrics(path.parent) if record["step"] <= step]
+        write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
+
+
+def _events(run: Path, first_step: int) -> _Events:
+    from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and optional
+
+    make: Callable[..., _Events] = SummaryWriter
+    return make(str(run / "tensorboard"), purge_step=first_step + 1)

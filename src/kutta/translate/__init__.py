@@ -1,0 +1,20 @@
+"""From a trained model to translations: search over ids, and text around it."""
+
+from kutta.translate.hypothesis import Hypothesis
+from kutta.translate.loading import choose_device
+from kutta.translate.sampling import Sampling, sample
+from kutta.translate.scorer import Ensemble, SingleModel
+from kutta.translate.search import beam_search, greedy
+from kutta.translate.translator import Translator
+
+__all__ = [
+    "Ensemble",
+    "Hypothesis",
+    "Sampling",
+    "SingleModel",
+    "Translator",
+    "beam_search",
+    "choose_device",
+    "greedy",
+    "sample",
+]

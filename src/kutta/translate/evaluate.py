@@ -1,0 +1,94 @@
+"""Scoring a model on test sets: translate, keep the hypotheses, and score them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kutta import __version__
+from kutta.config import Config, DataConfig
+from kutta.data.corpus import read_pairs
+from kutta.data.tokenizer import join_pieces
+from kutta.errors import InputError
+from kutta.files import write_text
+from kutta.metrics import Score, chrf, sacre_bleu, tokenized_bleu
+from kutta.translate.translator import Options, Translator
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of one test set, and everything they depend on."""
+
+    test: str
+    sentences: int
+    scores: list[Score]
+    hypotheses: Path
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "test": self.test,
+            "sentences": self.sentences,
+            "scores": [score.to_dict() for score in self.scores],
+            "hypotheses": str(self.hypotheses),
+            "signature": self.signature,
+        }
+
+
+def evaluate(
+    run: Path,
+    translator: Translator,
+    data: DataConfig,
+    tests: Sequence[str] = (),
+    options: Options | None = None,
+) -> list[Evaluation]:
+    """Score test sets (those of the config where none are named); data.dir tells where they are."""
+    options = options or {}
+    config = Config.load(run / "config.json")
+    names = tests or data.test
+    if not names:
+        raise InputError("No test set is named; give one, or list them as data.test in the config.")
+    texts = {n: list(read_pairs(Path(data.dir), n, data.source, data.target)) for n in names}
+    results: list[Evaluation] = []
+    for name, pairs in texts.items():
+        found = translator.translate([source for source, _ in pairs], **options)
+        references = reference_texts([target for _, target in pairs], data)
+        path = run / "hypotheses" / f"{Path(name).name}.{data.target}"
+        write_text(path, "".join(line + "\n" for line in found))
+        scores = score_texts(found, references, data)
+        results.append(Evaluation(name, len(pairs), scores, path, _signature(config, options)))
+    return results
+
+
+def reference_texts(lines: Sequence[str], data: DataConfig) -> list[str]:
+    """References as hypotheses are written: pieces of split text are joined to words."""
+    return [join_pieces(line) for line in lines] if data.tokenizer == "split" else list(lines)
+
+
+def score_texts(
+    hypotheses: Sequence[str], references: Sequence[str], data: DataConfig
+) -> list[Score]:
+    """Tokenised BLEU (raw text is tokenised first), sacreBLEU and chrF."""
+    language = None if data.tokenizer == "split" else data.target
+    return [
+        tokenized_bleu(hypotheses, references, language=language),
+        sacre_bleu(hypotheses, references),
+        chrf(hypotheses, references),
+    ]
+
+
+def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig) -> Score:
+    """The one score to watch while training: as the data is, split or raw."""
+    score = tokenized_bleu if data.tokenizer == "split" else sacre_bleu
+    return score(hypotheses, reference_texts(references, data))
+
+
+def _signature(config: Config, options: Options) -> str:
+    decode = config.decode
+    beam = options.get("beam") or decode.beam
+    penalty = options.get("length_penalty")
+    penalty = decode.length_penalty if penalty is None else penalty
+    return (
+        f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|"
+        f"beam:{beam}|penalty:{penalty:g}|average:{decode.average}"
+    )

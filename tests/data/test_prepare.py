@@ -1,0 +1,225 @@
+"""Preparing: what is kept, what is dropped and why, and what lies in the folders afterwards."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kutta.data import store as store_module
+from kutta.data.prepare import Tally, filter_pairs, prepare
+from kutta.data.store import Store, write_store
+from kutta.data.tokenizer import Tokenizers
+from kutta.errors import InputError
+
+PAIRS = [
+    ("the old man", "der alte mann"),
+    ("the young man walks", "der junge mann geht"),
+    ("", "leer"),
+    ("empty", " "),
+    ("w " * 30, "w w w"),
+    ("w w w", "w " * 31),
+    ("one", "eins zwei drei vier fünf"),
+]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    write(folder, "train", PAIRS)
+    write(folder, "valid", PAIRS)
+    return folder
+
+
+def write(folder, name, pairs):
+    for side, language in enumerate(("en", "de")):
+        text = "".join(pair[side] + "\n" for pair in pairs)
+        (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
+
+
+def run(corpus, out, **changes):
+    settings = {"tokenizer": "split", "max_length": 20, "max_ratio": 4.0, **changes}
+    return prepare(corpus, "en", "de", out=out, tokenizer_folder=out / "run", **settings)
+
+
+def texts(out, part):
+    tokenizers, store = Tokenizers.load(out / "run"), Store.open(out / f"{part}.arrow")
+    return [
+        (tokenizers.source.decode(source), tokenizers.target.decode(target))
+        for source, target in (store[n] for n in range(len(store)))
+    ]
+
+
+def test_training_is_filtered_and_told_why(corpus, tmp_path):
+    report = run(corpus, tmp_path / "out")
+    assert texts(tmp_path / "out", "train") == PAIRS[:2]
+    assert report.train.to_dict() == {
+        "read": 7,
+        "kept": 2,
+        "dropped": {
+            "with an empty source": 1,
+            "with an empty target": 1,
+            "with a source too long (> 20 tokens)": 1,
+            "with a target too long (> 20 tokens)": 1,
+            "with one side longer than 4 x the other": 1,
+        },
+    }
+
+
+def test_validation_keeps_all_but_what_is_too_long(corpus, tmp_path):
+    report = run(corpus, tmp_path / "out")
+    kept = [PAIRS[0], PAIRS[1], PAIRS[2], ("empty", ""), PAIRS[6]]
+    assert texts(tmp_path / "out", "valid") == kept
+    assert (report.valid.read, report.valid.kept) == (7, 5)
+
+
+def test_the_summary_reads_as_a_sentence():
+    tally = Tally(29_000, 28_995)
+    tally.dropped["with an empty source"] = 2
+    tally.dropped["with a source too long (> 256 tokens)"] = 3
+    assert str(tally) == (
+        "29,000 pairs read, 28,995 kept; dropped: "
+        "3 with a source too long (> 256 tokens), 2 with an empty source"
+    )
+    assert str(Tally(5, 5)) == "5 pairs read, 5 kept"
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12))),
+    max_length=st.integers(1, 12),
+    max_ratio=st.floats(1.0, 6.0),
+)
+def test_the_filter_loses_no_pair_uncounted(lengths, max_length, max_ratio):
+    tally = Tally()
+    pairs = [([5] * s, [6] * t) for s, t in lengths]
+    kept = list(filter_pairs(pairs, tally, max_length, max_ratio))
+    fit = [
+        (s, t)
+        for s, t in lengths
+        if 0 < s <= max_length and 0 < t <= max_length and s <= max_ratio * t and t <= max_ratio * s
+    ]
+    assert [(len(s), len(t)) for s, t in kept] == fit
+    assert (tally.read, tally.kept) == (len(lengths), len(fit))
+    assert tally.dropped.total() == len(lengths) - len(fit)
+
+
+def test_limits_are_inclusive():
+    tally = Tally()
+    pairs = [([5] * 10, [6] * 5), ([5] * 11, [6] * 11), ([5] * 10, [6] * 4)]
+    assert list(filter_pairs(pairs, tally, 10, 2.0)) == pairs[:1]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", ["bpe", "split"])
+def test_every_kind_of_tokenizer_goes_through(corpus, tmp_path, kind, shared):
+    out = tmp_path / "out"
+    report = run(corpus, out, tokenizer=kind, shared_vocab=shared, vocab_size=300, max_length=60)
+    assert texts(out, "train")[:2] == PAIRS[:2]
+    tokenizers = Tokenizers.load(out / "run")
+    assert tokenizers.shared == shared == report.to_dict()["shared_vocab"]
+    assert report.source_vocab == len(tokenizers.source)
+    assert report.target_vocab == len(tokenizers.target)
+
+
+def test_separate_vocabularies_see_their_own_side_alone(corpus, tmp_path):
+    run(corpus, tmp_path / "out", shared_vocab=False)
+    tokenizers = Tokenizers.load(tmp_path / "out" / "run")
+    assert tokenizers.source.encode("man mann") == [tokenizers.source.encode("man")[0], 1]
+    assert tokenizers.target.encode("man mann") == [1, tokenizers.target.encode("mann")[0]]
+
+
+def test_given_tokenizers_are_used_and_none_is_learned(corpus, tmp_path):
+    run(corpus, tmp_path / "one")
+    given_ones = Tokenizers.load(tmp_path / "one" / "run")
+    write(corpus, "train", [("new words here", "neue wörter hier")])
+    report = run(corpus, tmp_path / "two", tokenizers=given_ones)
+    assert report.source_vocab == len(given_ones.source)
+    assert Store.open(tmp_path / "two" / "train.arrow")[0][0].tolist() == [1, 1, 1]
+
+
+def test_dictionaries_give_the_vocabulary(corpus, tmp_path):
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("man 9\nmann 8\nthe 7\n")
+    report = run(corpus, tmp_path / "out", dictionaries=(dictionary,))
+    assert (report.source_vocab, report.shared_vocab) == (7, True)
+    assert Store.open(tmp_path / "out" / "train.arrow")[0][0].tolist() == [6, 1, 4]
+    separate = run(corpus, tmp_path / "two", dictionaries=(dictionary,) * 2, shared_vocab=False)
+    assert (separate.target_vocab, separate.shared_vocab) == (7, False)
+
+
+@pytest.mark.parametrize("changes", [{"tokenizer": "bpe"}, {"shared_vocab": False}])
+def test_a_dictionary_that_does_not_fit_the_settings_is_an_error(corpus, tmp_path, changes):
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("man 9\n")
+    with pytest.raises(InputError, match=r"data\.vocabulary"):
+        run(corpus, tmp_path / "out", dictionaries=(dictionary,), **changes)
+
+
+@pytest.mark.parametrize("name", ["train", "valid"])
+def test_a_corpus_of_which_nothing_is_left_is_an_error_and_writes_no_store(corpus, tmp_path, name):
+    write(corpus, name, [("w " * 50, "w " * 50)] * 3)
+    with pytest.raises(InputError, match=rf"'{name}'.*3 pairs read, 0 kept.*3 with a source too"):
+        run(corpus, tmp_path / "out")
+    assert not (tmp_path / "out" / f"{name}.arrow").exists()
+
+
+def test_a_missing_validation_corpus_shows_before_any_work(corpus, tmp_path):
+    (corpus / "valid.de").unlink()
+    with pytest.raises(InputError, match=r"no valid\.de"):
+        run(corpus, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["bpe", "split"])
+def test_an_error_in_the_text_names_file_and_line_through_all_layers(corpus, tmp_path, kind):
+    with (corpus / "train.de").open("ab") as file:
+        file.write(b"caf\xe9\n")
+    with (corpus / "train.en").open("a") as file:
+        file.write("coffee\n")
+    with pytest.raises(InputError, match=r"train\.de, line 8 is not valid UTF-8"):
+        run(corpus, tmp_path / "out", tokenizer=kind, vocab_size=300)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "split"])
+def test_a_line_of_100_000_tokens_is_dropped_and_counted(corpus, tmp_path, kind):
+    write(corpus, "train", [*PAIRS[:2], ("word " * 100_000, "wort " * 100_000), *PAIRS[:2]])
+    report = run(corpus, tmp_path / "out", tokenizer=kind, vocab_size=300)
+    assert (report.train.read, report.train.kept) == (5, 4)
+    assert texts(tmp_path / "out", "train") == PAIRS[:2] * 2
+
+
+def test_a_tsv_corpus_is_prepared_like_parallel_files(corpus, tmp_path):
+    lines = "".join(f"{source}\t{target}\tby someone\n" for source, target in PAIRS)
+    (corpus / "pairs.tsv").write_text(lines, encoding="utf-8")
+    run(corpus, tmp_path / "out", train="pairs.tsv", valid="pairs.tsv")
+    assert texts(tmp_path / "out", "train") == PAIRS[:2]
+
+
+def test_preparing_twice_gives_the_same_bytes(corpus, tmp_path):
+    for out in (tmp_path / "one", tmp_path / "two"):
+        run(corpus, out, tokenizer="bpe", vocab_size=300)
+    for name in ("train.arrow", "valid.arrow", "run/tokenizer.model"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_memory_stays_flat_while_the_corpus_grows(tmp_path, monkeypatch):
+    """Forty blocks of pairs need no more memory than two: nothing is collected on the way."""
+    monkeypatch.setattr(store_module, "ROWS", 500)
+    peaks = []
+    for count in (1_000, 20_000):
+        tracemalloc.start()
+        pairs = (([5] * 20, [6] * 20) for _ in range(count))
+        written = write_store(tmp_path / "s", filter_pairs(pairs, Tally(), 256, 9.0), 100)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert written == count
+    assert peaks[1] < peaks[0] + 50_000  # kept in memory, 19,000 pairs more would be 1.5 MB
+
+
+def test_multi30k_is_prepared_whole(shared_data, tmp_path):
+    folder = shared_data / "multi30k-bpe" / "en-de"
+    report = prepare(folder, "en", "de", out=tmp_path, tokenizer_folder=tmp_path, tokenizer="split")
+    assert (report.train.kept, report.valid.kept) == (29_000, 1_014)
+    assert len(Store.open(tmp_path / "train.arrow")) == 29_000
+    assert report.source_vocab == 9_712
