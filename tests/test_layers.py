@@ -14,18 +14,19 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # A room is a module or a folder of src/kutta. A room imports its own layer and the layers before
 # it, never a later one.
 LAYERS = (
-    ("errors", "files", "config", "ode"),
-    ("model", "data"),
-    ("training", "translate", "metrics"),
-    ("analysis", "server", "cli"),
+    ("errors", "files", "mistakes", "config", "ode"),
+    ("model", "data", "grammar"),
+    ("training", "translate", "metrics", "significance"),
+    ("analysis", "server", "commands", "demo", "cli"),
 )
+CONTENT = {"grammar"}  # the built-in corpus: words and rules of two languages, not machinery
 LAYER = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
 STRANGERS = {("model", "data"), ("data", "model")}  # they meet at a Batch only
 FRONT_DOORS = {"__init__", "__main__"}  # these show the house to users, so they see every room
 OPEN_TO_ALL = {"__version__"}  # the only name a room may take from the front door
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 5_000  # of all rooms below the last layer
+MAX_CORE_LINES = 5_000  # of all rooms below the last layer that are not content
 
 Rooms = dict[str, set[str]]
 
@@ -135,7 +136,7 @@ def test_every_file_is_short() -> None:
 
 
 def test_the_core_is_small() -> None:
-    core = {room for rooms in LAYERS[:-1] for room in rooms}
+    core = {room for rooms in LAYERS[:-1] for room in rooms} - CONTENT
     files = [file for file in python_files(PACKAGE) if room_of(file, PACKAGE) in core]
     assert sum(count_lines(file) for file in files) < MAX_CORE_LINES
 

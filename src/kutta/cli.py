@@ -246,10 +246,11 @@ def info(
     if json:
         _print_json(facts)
     else:
-        width = max(len(name) for name in facts)
         for name, value in facts.items():
-            shown = f"{value:,}" if isinstance(value, int) else value
-            typer.echo(f"{name.replace('_', ' '):<{width}}  {shown}")
+            parts = value.items() if isinstance(value, dict) else [("", value)]
+            for part, fact in parts:
+                title = f"{name} {part}".strip().replace("_", " ")
+                typer.echo(f"{title:<32}{_shown(fact)}")
 
 
 @app.command()
@@ -258,6 +259,12 @@ def methods() -> None:
     from kutta.ode.catalogue import method_table
 
     typer.echo(method_table())
+
+
+def _shown(fact: Any) -> str:
+    if isinstance(fact, bool):
+        return "yes" if fact else "no"
+    return f"{fact:,}" if isinstance(fact, int) else str(fact)
 
 
 def _print_json(value: Any) -> None:

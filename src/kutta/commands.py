@@ -13,10 +13,12 @@ from kutta.data.corpus import read_lines, read_stream
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import atomic_path
-from kutta.metrics import METRICS, Comparison, Score, multi_bleu, paired_bootstrap
+from kutta.metrics import METRICS, Score, multi_bleu
 from kutta.model.arithmetic import cost_of
 from kutta.model.build import build_model
+from kutta.significance import Comparison, paired_bootstrap
 from kutta.training.checkpoint import average, list_checkpoints
+from kutta.training.run import is_prepared
 from kutta.translate.evaluate import Evaluation, evaluate
 from kutta.translate.sampling import Sampling
 from kutta.translate.translator import CHUNK, Options, Translator
@@ -119,7 +121,7 @@ def average_run(run: Path, last: int, steps: Sequence[int], output: Path | None)
 
 
 def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
-    """Facts about a config or a run, flat and in order."""
+    """Facts about a config or a run, in the order to show them."""
     kept = what / "config.json"
     if what.is_dir() and not kept.is_file():
         raise InputError(f"{what} is not the folder of a run (it has no config.json).")
@@ -139,25 +141,33 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
         "decoder_method": shape.decoder_solver,
         "layers": f"{shape.encoder_layers}-{shape.decoder_layers}",
         "d_model": shape.d_model,
-        "source_vocabulary": sizes[0],
-        "target_vocabulary": sizes[1],
-        "vocabulary_is": "the run's" if known else "assumed (data.vocab_size); not prepared yet",
-        "parameters": cost.parameters,
-        "parameters_embeddings": cost.embeddings,
-        "parameters_encoder": cost.encoder,
-        "parameters_decoder": cost.decoder,
-        "parameters_solver": cost.solver,
-        "multiply_adds_per_source_token": cost.per_source_token,
-        "multiply_adds_per_target_token": cost.per_target_token,
-        "checkpoints": len(checkpoints),
-        "last_step": int(checkpoints[-1].name.removeprefix("step-")) if checkpoints else 0,
-        "translates": (run / "model.safetensors").is_file(),
+        "vocabulary": {
+            "source": sizes[0],
+            "target": sizes[1],
+            "known": "from the run" if known else "assumed from data.vocab_size; not prepared yet",
+        },
+        "parameters": {
+            "total": cost.parameters,
+            "embeddings": cost.embeddings,
+            "encoder": cost.encoder,
+            "decoder": cost.decoder,
+            "solver": cost.solver,
+        },
+        "multiply_adds": {
+            "per_source_token": cost.per_source_token,
+            "per_target_token": cost.per_target_token,
+        },
+        "training": {
+            "checkpoints": len(checkpoints),
+            "last_step": int(checkpoints[-1].name.removeprefix("step-")) if checkpoints else 0,
+            "finished": (run / "model.safetensors").is_file(),
+        },
     }
 
 
 def _vocabularies(config: Config, run: Path) -> tuple[tuple[int, int], bool]:
     """The sizes of the vocabularies, and whether they are known or assumed."""
-    if (run / "store" / "report.json").is_file():
+    if is_prepared(run):
         tokenizers = Tokenizers.load(run)
         return (len(tokenizers.source), len(tokenizers.target)), True
     return (config.data.vocab_size, config.data.vocab_size), False

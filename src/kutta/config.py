@@ -9,7 +9,7 @@ The names are those a user writes in a file:
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -241,10 +241,10 @@ class Config(Section):
         """Readable JSON, the form kept in a run directory."""
         return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
 
-    def conflict(self, other: "Config") -> str | None:
-        """The first setting in which two configs could not share a run, as a phrase."""
+    def conflict(self, other: "Config", sections: Sequence[str]) -> str | None:
+        """The first setting of these sections that two configs of one run cannot differ in."""
         for key in known_keys():
-            if key in _FREE_KEYS or key.startswith("decode."):
+            if key in _FREE_KEYS or key.split(".")[0] not in sections:
                 continue
             mine, others = self.value(key), other.value(key)
             if mine != others:

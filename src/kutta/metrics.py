@@ -1,4 +1,4 @@
-"""How good a translation is: BLEU both ways, chrF, and whether a difference is more than chance.
+"""How good a translation is: BLEU both ways, and chrF.
 
 Every metric here is two pure steps, `count` per sentence and `score` of the summed counts, because
 a bootstrap resamples the counts and never looks at the text again. No score without its signature.
@@ -53,11 +53,11 @@ class Metric:
     score: Callable[[Counts, int], Score]  # sums (K,), number of references -> Score
 
     def __call__(self, hypotheses: Lines, references: References) -> Score:
-        texts = _parallel_texts(hypotheses, references)
+        texts = parallel_texts(hypotheses, references)
         return self.score(self.count(hypotheses, texts).sum(axis=0), len(texts))
 
 
-def _parallel_texts(hypotheses: Lines, references: References) -> list[Lines]:
+def parallel_texts(hypotheses: Lines, references: References) -> list[Lines]:
     """The references as a list of texts, each with one line for every hypothesis."""
     single = not references or isinstance(references[0], str)
     texts = [cast(Lines, references)] if single else list(cast(Sequence[Lines], references))
@@ -112,23 +112,25 @@ def multi_bleu(
 def moses_tokenize(lines: Lines, language: str) -> list[str]:
     """Tokenise raw text as Moses' tokenizer.perl does (with its `&quot;` for a quote)."""
     from sacremoses import MosesTokenizer  # slow to import, and seldom needed
-    from sacremoses.corpus import NonbreakingPrefixes
 
-    known = set(NonbreakingPrefixes().available_langs.values())
-    if language not in known:
+    if language not in moses_languages():
         raise InputError(
             f"The Moses tokenizer has no rules for the language '{language}'; choose one of "
-            f"{', '.join(sorted(known))} ('en' is what Moses takes for the others)."
+            f"{', '.join(moses_languages())} ('en' is what Moses takes for the others)."
         )
     tokenize = cast(Callable[..., str], MosesTokenizer(lang=language).tokenize)  # pyright: ignore[reportUnknownMemberType]
     return [tokenize(line, return_str=True) for line in lines]
 
 
-def split_hyphens(line: str) -> str:
-    """Split compounds as published WMT14 En-De scores do: `a-b` becomes `a ##AT##-##AT## b`.
+def moses_languages() -> list[str]:
+    """The languages for which Moses has rules of its own."""
+    from sacremoses.corpus import NonbreakingPrefixes
 
-    As there, `a-b-c` is split once: the letter between two hyphens belongs to the first match.
-    """
+    return sorted(set(NonbreakingPrefixes().available_langs.values()))
+
+
+def split_hyphens(line: str) -> str:
+    """Split compounds as published WMT14 En-De scores do: a-b is a ##AT##-##AT## b; a-b-c once."""
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line, flags=re.ASCII)
 
 
@@ -225,75 +227,3 @@ METRICS: dict[str, Metric] = {
     "chrf": _sacre(CHRF),
     "chrf++": _sacre(partial(CHRF, word_order=2)),
 }
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two systems on the same sentences: scores, 95% intervals, and the p-value of a difference."""
-
-    a: Score
-    b: Score
-    a_interval: tuple[float, float]
-    b_interval: tuple[float, float]
-    p_value: float
-    samples: int
-    seed: int
-
-    @property
-    def signature(self) -> str:
-        """The metric's signature, and how the resampling was done."""
-        return f"{self.a.signature}|bs:{self.samples}|seed:{self.seed}"
-
-    def __str__(self) -> str:
-        a = "{:.2f} ({:.2f} to {:.2f})".format(self.a.value, *self.a_interval)
-        b = "{:.2f} ({:.2f} to {:.2f})".format(self.b.value, *self.b_interval)
-        difference = f"B - A = {self.b.value - self.a.value:+.2f}, p = {self.p_value:.4f}"
-        return f"{self.a.name}: A = {a}, B = {b}, {difference} [{self.signature}]"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields and the full signature as JSON can hold them."""
-        return asdict(self) | {"signature": self.signature}
-
-
-def paired_bootstrap(
-    system_a: Lines,
-    system_b: Lines,
-    references: References,
-    metric: Metric,
-    samples: int = 1000,
-    seed: int = 1,
-) -> Comparison:
-    """Score both systems on the same resampled test sets (`metric`: one of METRICS, or multi_bleu).
-
-    The p-value is two-sided: how often a difference as large as the real one appears when the
-    resampled differences are moved to have mean zero, as they would if the systems were equal.
-    """
-    if samples < 1:
-        raise InputError(f"The bootstrap needs at least 1 sample, not {samples}; 1000 is usual.")
-    texts = _parallel_texts(system_a, references)
-    _parallel_texts(system_b, references)
-    counts = [metric.count(system, texts) for system in (system_a, system_b)]
-    a, b = (metric.score(count.sum(axis=0), len(texts)) for count in counts)
-    rng = np.random.default_rng(seed)
-    both = np.hstack(counts)
-    resampled = np.stack([_draw(rng, len(both)) @ both for _ in range(samples)])
-    values_a, values_b = (
-        np.array([metric.score(sums, len(texts)).value for sums in system])
-        for system in np.split(resampled, 2, axis=1)
-    )
-    differences = values_b - values_a
-    extreme = np.abs(differences - differences.mean()) >= abs(b.value - a.value)
-    p_value = (int(extreme.sum()) + 1) / (samples + 1)
-    return Comparison(a, b, _interval(values_a), _interval(values_b), p_value, samples, seed)
-
-
-def _draw(rng: np.random.Generator, sentences: int) -> Counts:
-    """How often each sentence occurs in one resampled test set, (sentences,)."""
-    picks = rng.integers(sentences, size=sentences)
-    return np.bincount(picks, minlength=sentences).astype(np.float64)
-
-
-def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """The middle 95% of the resampled values."""
-    low, high = np.percentile(values, [2.5, 97.5])
-    return float(low), float(high)

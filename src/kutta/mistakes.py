@@ -38,14 +38,18 @@ def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
     mistake = error.errors()[0]
     key = ".".join(str(part) for part in mistake["loc"])
     if mistake["type"] == "extra_forbidden":
-        return f"there is no setting {key}{suggest(key, known)}."
+        return _sentence(f"there is no setting {key}{suggest(key, known)}")
     if mistake["type"] == "missing":
         return f"the setting {key} is missing; add it."
     message = mistake["msg"].removeprefix("Value error, ")
     given = mistake["input"]
     if mistake["type"] == "value_error":
-        return f"{key}: {message}." if key else f"{message}."
+        return _sentence(f"{key}: {message}" if key else message)
     return f"{key} = {json.dumps(given, default=str)} does not fit: {message.lower()}."
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith("?") else f"{text}."
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

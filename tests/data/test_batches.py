@@ -58,6 +58,7 @@ def test_a_batch_moves_as_a_whole():
 
 
 @given(lengths=LENGTHS, seed=SEEDS, epoch=st.integers(0, 1000), spare=st.integers(0, 200))
+@settings(deadline=None)
 def test_each_pair_is_exactly_once_in_an_epoch_and_every_batch_fits(lengths, seed, epoch, spare):
     source, target = arrays(lengths)
     widest = np.maximum(source, target) + 1
@@ -68,6 +69,7 @@ def test_each_pair_is_exactly_once_in_an_epoch_and_every_batch_fits(lengths, see
 
 
 @given(lengths=LENGTHS, seed=SEEDS, epochs=st.tuples(st.integers(0, 99), st.integers(0, 99)))
+@settings(deadline=None)
 def test_the_number_of_batches_is_the_same_in_every_epoch(lengths, seed, epochs):
     one, other = (len(plan_epoch(*arrays(lengths), 100, seed, epoch)) for epoch in epochs)
     assert one == other
@@ -108,7 +110,7 @@ def test_lengths_beyond_16_bits_are_sorted_too():
 
 
 @given(lengths=LENGTHS, seed=SEEDS, world=st.integers(1, 5), data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_shards_of_all_ranks_are_disjoint_complete_and_resumable(
     tmp_path_factory, lengths, seed, world, data
 ):
@@ -204,7 +206,7 @@ def test_an_empty_store_is_an_error(tmp_path):
 
 
 @given(lengths=LENGTHS)
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_validation_walks_every_pair_once_in_order_of_length(tmp_path_factory, lengths):
     store = fresh_store(tmp_path_factory.mktemp("valid"), lengths)
     walked = list(batches_in_order(store, 64))
@@ -219,7 +221,7 @@ def test_validation_walks_every_pair_once_in_order_of_length(tmp_path_factory, l
 
 
 @given(seed=SEEDS)
-@settings(max_examples=5)
+@settings(max_examples=5, deadline=None)
 def test_padding_on_natural_lengths_is_small(seed):
     """Sides that vary together, as in translation: at most 5% of a padded epoch is padding."""
     random = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data.corpus import locate, read_lines, read_pairs
@@ -25,6 +25,7 @@ def write(path: Path, content: str | bytes) -> Path:
 @pytest.mark.parametrize("suffix", PACK)
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @given(lines=LINES)
+@settings(deadline=None)
 def test_lines_come_back_as_written(tmp_path_factory, suffix, newline, lines):
     lines = [line.lstrip("\ufeff") for line in lines]
     path = tmp_path_factory.mktemp("lines") / f"train.en{suffix}"

@@ -3,7 +3,7 @@
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data import store as store_module
@@ -39,8 +39,8 @@ def write(folder, name, pairs):
 
 
 def run(corpus, out, **changes):
-    settings = {"tokenizer": "split", "max_length": 20, "max_ratio": 4.0, **changes}
-    return prepare(corpus, "en", "de", out=out, tokenizer_folder=out / "run", **settings)
+    options = {"tokenizer": "split", "max_length": 20, "max_ratio": 4.0, **changes}
+    return prepare(corpus, "en", "de", out=out, tokenizer_folder=out / "run", **options)
 
 
 def texts(out, part):
@@ -90,6 +90,7 @@ def test_the_summary_reads_as_a_sentence():
     max_length=st.integers(1, 12),
     max_ratio=st.floats(1.0, 6.0),
 )
+@settings(deadline=None)
 def test_the_filter_loses_no_pair_uncounted(lengths, max_length, max_ratio):
     tally = Tally()
     pairs = [([5] * s, [6] * t) for s, t in lengths]

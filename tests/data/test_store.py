@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data import store as module
@@ -19,6 +19,7 @@ def as_lists(pairs):
 
 @pytest.mark.parametrize("vocab_size", [65_536, 65_537])
 @given(pairs=st.lists(st.tuples(IDS, IDS), max_size=30))
+@settings(deadline=None)
 def test_pairs_come_back_as_written(tmp_path_factory, vocab_size, pairs):
     path = tmp_path_factory.mktemp("store") / "train.arrow"
     original = module.ROWS

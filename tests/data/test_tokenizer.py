@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data import tokenizer as module
@@ -36,6 +36,7 @@ def test_special_ids_are_the_contract():
 
 
 @given(text=ANY_TEXT)
+@settings(deadline=None)
 def test_bpe_round_trip_keeps_any_text_up_to_white_space(bpe, text):
     assert bpe.decode(bpe.encode(text)) == " ".join(text.split())
 
@@ -48,6 +49,7 @@ def test_bpe_round_trip_of_characters_that_mean_something_to_sentencepiece(bpe, 
 
 
 @given(text=st.one_of(ANY_TEXT, st.sampled_from(["<pad>", "<s> x </s>", "<unk>", "x<pad>"])))
+@settings(deadline=None)
 def test_bpe_never_makes_special_ids_of_text(bpe, text):
     ids = bpe.encode(text)
     assert all(EOS < i < len(bpe) for i in ids)
@@ -114,6 +116,7 @@ def test_learning_is_silent(capfd):
 
 
 @given(seed=st.integers(0, 2**64), dropout=st.floats(0.01, 0.99))
+@settings(deadline=None)
 def test_bpe_dropout_keeps_the_text_and_depends_on_its_seed_alone(bpe, seed, dropout):
     ids = [bpe.encode(text) for text in [*TEXT[:3], "a▁b 本", ""]]
     sampled = bpe.sample(ids, dropout, seed)
@@ -123,6 +126,7 @@ def test_bpe_dropout_keeps_the_text_and_depends_on_its_seed_alone(bpe, seed, dro
 
 
 @given(text=ANY_TEXT, seed=st.integers(0))
+@settings(deadline=None)
 def test_bpe_dropout_of_zero_merges_exactly_as_sentencepiece_does(bpe, text, seed):
     for line in (text, *TEXT[:3]):
         assert bpe.sample([bpe.encode(line)], 0.0, seed) == [bpe.encode(line)]
@@ -152,6 +156,7 @@ def test_bpe_dropout_differs_between_seeds_and_is_the_same_in_another_process(bp
 
 
 @given(tokens=st.lists(TOKEN, min_size=1))
+@settings(deadline=None)
 def test_split_gives_every_token_of_its_text_an_id_of_its_own(tokens):
     vocabulary = Split.learn([" ".join(tokens)])
     assert len(vocabulary) == 4 + len(set(tokens))

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.errors import InputError
@@ -130,6 +130,7 @@ def test_the_papers_methods_are_the_papers() -> None:
     assert TABLEAUX["rk4"].b == (sixth, 2 * sixth, 2 * sixth, sixth)
 
 
+@settings(deadline=None)
 @given(consistent_tableaux())
 def test_its_own_conditions_are_those_of_the_rooted_trees(tableau: ButcherTableau) -> None:
     own = order_conditions(tableau)
@@ -142,6 +143,7 @@ def test_its_own_conditions_are_those_of_the_rooted_trees(tableau: ButcherTablea
     assert measured_order(tableau) == min(true_order(tableau), 4)
 
 
+@settings(deadline=None)
 @given(st.fractions(-3, 3, max_denominator=20).filter(bool))
 def test_every_method_of_the_two_stage_family_measures_order_two(c: Fraction) -> None:
     b = Fraction(1, 2) / c

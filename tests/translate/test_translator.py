@@ -313,7 +313,7 @@ def test_a_truncated_model_is_told(tmp_path: Path, keep: int) -> None:
 def test_a_vocabulary_that_does_not_match_is_told_with_both_numbers(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     Split([*WORDS, "more"]).save(run / "vocab.txt")
-    refuse(run, "16", "17", "vocabulary")
+    refuse(run, "was trained with 16 target tokens", "has 17")
 
 
 def test_another_config_is_told(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_another_config_is_told(tmp_path: Path) -> None:
     values = json.loads((run / "config.json").read_text())
     values["model"]["ffn"] = 24
     (run / "config.json").write_text(json.dumps(values))
-    refuse(run, "16", "24", "ffn")
+    refuse(run, "is 16 x 8 but the config asks for 24 x 8", ".ffn.")
 
 
 def test_missing_and_unknown_tensors_are_told(tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ class Adverbial(NamedTuple):
     de: str
     middle: bool = False
     comma: bool = False  # when it opens the English sentence
+    late: bool = False  # follows known objects: 'hat das Buch schon gelesen'
 
 
-def _adverbials(text: str, middle: bool = False) -> tuple[Adverbial, ...]:
+def _adverbials(text: str) -> tuple[Adverbial, ...]:
     pairs = (entry.split("=") for entry in text.split(";"))
-    return tuple(Adverbial(en.strip(), de.strip(), middle) for en, de in pairs)
+    return tuple(Adverbial(en.strip(), de.strip()) for en, de in pairs)
 
 
 _DAYS = _adverbials(
@@ -54,12 +55,17 @@ _HABITS = _adverbials(
     "in the morning = am Morgen; in the evening = am Abend; on the weekend = am Wochenende; "
     "in summer = im Sommer; in winter = im Winter"
 )
-NEVER = Adverbial("never", "nie", middle=True)
-_OFTEN = _adverbials(
-    "often = oft; always = immer; sometimes = manchmal; rarely = selten; usually = meistens",
-    middle=True,
+NEVER = Adverbial("never", "nie", middle=True, late=True)
+_OFTEN = tuple(
+    each._replace(middle=True, late=True)
+    for each in _adverbials(
+        "often = oft; always = immer; sometimes = manchmal; rarely = selten; usually = meistens"
+    )
 )
-_ALREADY = _adverbials("already = schon; just = gerade", middle=True)
+_ALREADY = (
+    Adverbial("already", "schon", middle=True, late=True),
+    Adverbial("just", "gerade", middle=True),
+)
 
 
 def _circumstances(kinds: str, prepositions: dict[str, tuple[str, int]]) -> tuple[Adverbial, ...]:
@@ -80,7 +86,7 @@ def _circumstances(kinds: str, prepositions: dict[str, tuple[str, int]]) -> tupl
     )
 
 
-_CAUSES = _circumstances("weather", {"because of": ("wegen", GEN), "despite": ("trotz", GEN)})
+CAUSES = _circumstances("weather", {"because of": ("wegen", GEN), "despite": ("trotz", GEN)})
 _EVENTS = _circumstances(
     "event", {"during": ("während", GEN), "after": ("nach", DAT), "before": ("vor", DAT)}
 )
@@ -90,7 +96,6 @@ ADVERBIALS: dict[str, tuple[tuple[Adverbial, ...], ...]] = {
     "simple": (_HABITS, _OFTEN, (NEVER,)),
     "progressive": (
         _adverbials("now = jetzt; today = heute; at the moment = im Moment; tonight = heute Abend"),
-        _CAUSES,
     ),
     "perfect": (_ALREADY, _adverbials("today = heute; this week = diese Woche")),
     # The English simple past always has one of these: 'they read' and 'they put' would
@@ -117,7 +122,6 @@ ADVERBIALS: dict[str, tuple[tuple[Adverbial, ...], ...]] = {
         _adverbials("today = heute; tomorrow = morgen; now = jetzt; tonight = heute Abend"),
         _DAYS,
         _CLOCK,
-        _CAUSES,
         _EVENTS,
     ),
 }

@@ -21,13 +21,16 @@ DO: FourForms = ("do", "do", "does", "do")
 class Predicate(NamedTuple):
     """What follows the verb: in English a string, in German split by its place in the middle.
 
-    `known` objects stand before the adverbial, `fresh` ones after it; `rest` follows 'nicht'.
+    Pronouns stand before the adverbial, new things after it; known things go before a negation
+    and otherwise after the adverbial too; `rest` follows 'nicht', `after` the whole verb.
     """
 
     en: str = ""
+    pronoun: str = ""
     known: str = ""
     fresh: str = ""
     rest: str = ""
+    after: str = ""
     kein: bool = False  # the negation, if any, is in an object
 
 
@@ -71,8 +74,9 @@ def english_statement(clause: Clause, front: str = "", fronted: bool = False) ->
     """Subject first; `fronted` leaves the adverbial out, it stands in `front`."""
     aux, rest = english_verb(clause, clause.negated)
     middle, end = _english_adverbial(clause, fronted)
-    negation = "not" if clause.negated else ""
-    return words(front, clause.subject.en, aux, negation, middle, rest, clause.predicate.en, end)
+    if clause.negated:
+        aux += "not" if aux == "can" else " not"
+    return words(front, clause.subject.en, aux, middle, rest, clause.predicate.en, end)
 
 
 def english_question(clause: Clause, front: str = "") -> str:
@@ -94,7 +98,7 @@ def _english_adverbial(clause: Clause, fronted: bool) -> tuple[str, str]:
 
 
 def german_verb(clause: Clause) -> tuple[str, str]:
-    """The finite verb and what closes the clause: macht ... auf, hat ... gelesen, will ... lesen."""
+    """The finite verb and what closes the clause: macht ... auf, hat ... gelesen."""
     verb, who, modal = clause.verb.de, clause.subject.agreement, clause.modal
     if modal:
         forms = modal.de_negated if clause.negated else modal.de
@@ -108,30 +112,36 @@ def german_verb(clause: Clause) -> tuple[str, str]:
 
 def german_middle(clause: Clause, fronted: bool = False) -> str:
     """Everything between the finite verb and the end of the clause, the subject aside."""
-    _, known, fresh, rest, kein = clause.predicate
-    adverbial = clause.adverbial.de if clause.adverbial and not fronted else ""
-    return words(known, adverbial, fresh, "nicht" if clause.negated and not kein else "", rest)
+    _, pronoun, known, fresh, rest, _, kein = clause.predicate
+    nicht = "nicht" if clause.negated and not kein else ""
+    adverbial = clause.adverbial
+    if not adverbial or fronted:
+        return words(pronoun, known, fresh, nicht, rest)
+    if clause.negated or adverbial.late:
+        return words(pronoun, known, adverbial.de, fresh, nicht, rest)
+    return words(pronoun, adverbial.de, known, fresh, rest)
 
 
 def german_statement(clause: Clause, front: str = "", fronted: bool = False) -> str:
     """The finite verb is the second element, whatever comes first."""
     finite, closing = german_verb(clause)
-    middle = german_middle(clause, fronted)
+    middle, after = german_middle(clause, fronted), clause.predicate.after
     if front:
-        return words(front, finite, clause.subject.de, middle, closing)
-    return words(clause.subject.de, finite, middle, closing)
+        return words(front, finite, clause.subject.de, middle, closing, after)
+    return words(clause.subject.de, finite, middle, closing, after)
 
 
 def german_question(clause: Clause) -> str:
     finite, closing = german_verb(clause)
-    return words(finite, clause.subject.de, german_middle(clause), closing)
+    middle, after = german_middle(clause), clause.predicate.after
+    return words(finite, clause.subject.de, middle, closing, after)
 
 
 def german_subordinate(clause: Clause) -> str:
     """The finite verb comes last; a separable prefix rejoins it."""
     finite, closing = german_verb(clause)
-    end = closing + finite if closing == clause.verb.de.prefix else f"{closing} {finite}"
-    return words(clause.subject.de, german_middle(clause), end)
+    end = f"{closing} {finite}" if closing == clause.verb.de.prefix else f"{closing} {finite}"
+    return words(clause.subject.de, german_middle(clause), end, clause.predicate.after)
 
 
 def german_command(clause: Clause) -> str:

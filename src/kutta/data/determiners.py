@@ -18,6 +18,7 @@ from kutta.data.morphology import (
     Table,
     english_number,
     german_number,
+    listed,
     table,
 )
 
@@ -97,22 +98,26 @@ THE_NUMERALS = tuple(
 # By the column of the owner: dessen, deren.
 WHOSE = tuple(Determiner("whose", _same(word), STRONG) for word in RELATIVE[GEN])
 
-MASS_KINDS = frozenset("provision drink weather".split())
+MASS_KINDS = listed("provision drink weather")
 # Only what people have takes 'my': 'my brother', not 'my king'; 'my man' would be 'my husband'.
-OWNED_KINDS = frozenset(
-    "relation animal food dish provision drink text thing device furniture part clothing vehicle "
-    "room event".split()
+OWNED_KINDS = listed(
+    "parent family relation animal food dish provision drink text thing device furniture part "
+    "clothing vehicle room event"
 )
 # What one meets in large numbers.
-NUMEROUS_KINDS = frozenset("person animal wild food text thing plant".split())
+NUMEROUS_KINDS = listed("person youth animal wild food text thing plant")
 
 # A role draws one of its bags, then one of the determiners in it.
 Bag = tuple[Determiner, ...]
+
+# The head of a relative clause.
+HEAD_BAGS: tuple[Bag, ...] = ((THE,), (THE,), (A,), (THE_PLURAL,), (MANY, *FEW_NUMERALS[:3]))
 
 
 def _roles(kind: str) -> dict[str, tuple[Bag, ...]]:
     the: Bag = (THE,)
     mine = (POSSESSIVES,) if kind in OWNED_KINDS else ()
+    # Not 'Maria and Julia's teacher': is it the teacher of both?
     owner: tuple[Bag, ...] = (OWNERS,) if kind in OWNED_KINDS else ()
     if kind in MASS_KINDS:
         known = (the, the, (THIS,), *mine)
@@ -120,24 +125,39 @@ def _roles(kind: str) -> dict[str, tuple[Bag, ...]]:
             "definite": known,
             "subject": known,
             "object": (*known, *((BARE,),) * 4),
+            "held": (*known, *((BARE,),) * 4),
             "negated": ((NOT_ANY,),),
             "there": ((BARE,), (NO,)),
             "one": (the,),
         }
+    if kind == "parent":  # one has not many of them
+        close = (the, the, (THIS,), *mine, *mine)
+        roles = dict.fromkeys(listed("definite subject receiver object held negated"), close)
+        return roles | {"head": (the,), "one": (the, *owner), "owner": (the, *owner)}
     ours = (POSSESSIVES_PLURAL,) if mine else ()
     known = (the, the, the, (THE_PLURAL,), (THIS, THESE), *mine, *ours)
     counted = (NUMERALS if kind in NUMEROUS_KINDS else FEW_NUMERALS, FEW_NUMERALS, THE_NUMERALS)
+    if kind == "family":
+        close = (*known, *mine, *mine)
+        anyone = (*close, (A,), FEW_NUMERALS[:2])
+        known_roles = dict.fromkeys(listed("definite negated"), close)
+        open_roles = dict.fromkeys(listed("subject receiver object held"), anyone)
+        alone = {"head": HEAD_BAGS, "one": (the, *owner), "owner": (the, *owner)}
+        return known_roles | open_roles | alone
     everyone = (*known, the, (A,), (A,), (A,), (MANY, SOME, ALL, EVERY), *counted)
     return {
         "definite": known,
         "subject": everyone,
         "receiver": everyone,
-        "object": (*everyone, (BARE_PLURAL,), (NO, NO_PLURAL)),
+        "object": (*everyone, (BARE_PLURAL,)),
+        "held": (*everyone, (BARE_PLURAL,), (NO, NO_PLURAL)),
         "negated": ((NOT_A,), (NOT_ANY_PLURAL,)),
         "there": ((A,), (A,), (MANY, SOME), *counted[:2], (NO, NO_PLURAL)),
-        "one": ((A,), the, *mine),
+        "one": ((A,), the, *owner),
+        "head": HEAD_BAGS,
         # An owner is singular: in English 'the teachers'' sounds like 'the teacher's'.
         "owner": (the, *owner),
+        "scene": (the, the, the, (THIS,), *mine),
         "ground": (the, the, the, the, (A,), (THIS,)),
     }
 

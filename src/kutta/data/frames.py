@@ -18,6 +18,7 @@ from kutta.data.morphology import (
     prepositional,
 )
 from kutta.data.phrases import (
+    PRONOUNS,
     Phrase,
     noun_phrase,
     person,
@@ -31,8 +32,8 @@ from kutta.data.places import (
     TO_CITY,
     TO_HOME,
     WHERE_ONE_ARRIVES,
+    WHERE_ONE_LIVES,
     WHERE_ONE_SITS,
-    WHERE_PEOPLE_ARE,
     WHERE_THINGS_ARE,
     WHERE_THINGS_HANG,
     Words,
@@ -46,8 +47,9 @@ from kutta.data.places import (
 )
 from kutta.data.verbs import PEOPLE, Verb
 
-PEOPLE_KINDS = ("person", "relation")
+PEOPLE_KINDS = ("person", "youth", "parent", "family", "relation")
 ANIMAL_KINDS = ("animal", "wild")
+PRONOUN_HEADS = frozenset(pronoun[2] for pronoun in PRONOUNS)
 MANNERS = {
     "loudly": "laut",
     "quietly": "leise",
@@ -71,33 +73,39 @@ def somebody_or_something(rng: Random, verb: Verb, case: int, subject: Phrase, r
             phrase = pronoun_object(rng, case, subject)
         else:
             phrase = person(rng, noun, case, role)
-        doubled = phrase.de.startswith("kein") and not subject.definite  # 'every man has no dog'
+        # Not 'every man has no dog'.
+        doubled = role == "held" and phrase.de.startswith("kein") and not subject.definite
         if not doubled and not same_thing(phrase, subject):
             return phrase
 
 
 def in_field(phrase: Phrase, english: str, rest: str = "") -> Predicate:
     """Known things come early in the German clause, new ones late."""
-    kein = phrase.de.startswith("kein")
+    if phrase.noun is None and phrase.head in PRONOUN_HEADS:
+        return Predicate(english, pronoun=phrase.de, rest=rest)
     if phrase.definite:
-        return Predicate(english, phrase.de, "", rest)
-    return Predicate(english, "", phrase.de, rest, kein)
+        return Predicate(english, known=phrase.de, rest=rest)
+    return Predicate(english, fresh=phrase.de, rest=rest, kein=phrase.de.startswith("kein"))
 
 
-def object_role(rng: Random, negated: bool) -> str:
+def object_role(rng: Random, verb: Verb, negated: bool) -> str:
     """'nicht' needs a definite object, an indefinite one takes 'kein'."""
     if not negated:
-        return "object"
+        return "held" if verb.aspect == "state" else "object"
     return "definite" if rng.random() < 0.5 else "negated"
 
 
 def _object(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
-    thing = somebody_or_something(rng, verb, ACC, subject, object_role(rng, negated))
-    plain = verb.aspect == "action" and not negated
-    if plain and verb.subjects[0].kind in PEOPLE_KINDS and rng.random() < 0.12:
-        where = activity_place(rng, animal=False)
-        return in_field(thing, f"{thing.en} {where.en}", where.de)
+    thing = somebody_or_something(rng, verb, ACC, subject, object_role(rng, verb, negated))
     return in_field(thing, thing.en)
+
+
+def _object_somewhere(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
+    predicate = _object(rng, verb, subject, negated)
+    if negated or rng.random() < 0.8:
+        return predicate
+    where = activity_place(rng, animal=False)
+    return predicate._replace(en=f"{predicate.en} {where.en}", rest=where.de)
 
 
 def _receiver(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
@@ -107,21 +115,20 @@ def _receiver(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predic
 
 
 def _give(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
-    thing = noun_phrase(rng, pick(rng, verb.objects), ACC, object_role(rng, negated))
+    thing = noun_phrase(rng, pick(rng, verb.objects), ACC, object_role(rng, verb, negated))
     to = subject
     while same_thing(to, subject):
-        known = negated or rng.random() < 0.7
+        role = "definite" if negated or rng.random() < 0.7 else "one"
         if rng.random() < 0.25:
             to = pronoun_object(rng, DAT, subject)
         else:
-            to = person(rng, pick(rng, PEOPLE), DAT, "definite" if known else "one")
-    kein = thing.de.startswith("kein")
+            to = person(rng, pick(rng, PEOPLE), DAT, role)
     english = f"{to.en} {thing.en}" if rng.random() < 0.5 else f"{thing.en} to {to.en}"
-    if not to.definite:
-        return Predicate(english, "", f"{to.de} {thing.de}", "", kein)
-    if not thing.definite:
-        return Predicate(english, to.de, thing.de, "", kein)
-    return Predicate(english, f"{to.de} {thing.de}")
+    one, other = in_field(to, english), in_field(thing, english)
+    if one.fresh:  # the receiver comes first, so what is given is not before it
+        return one._replace(fresh=f"{to.de} {thing.de}", kein=other.kein)
+    known = words(one.known, other.known)
+    return Predicate(english, one.pronoun, known, other.fresh, kein=other.kein)
 
 
 def _about(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
@@ -167,7 +174,7 @@ def _arrive(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicat
 
 
 def _home(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
-    return _rest(pick(rng, IN_CITY) if rng.random() < 0.5 else at(rng, WHERE_PEOPLE_ARE[:2]))
+    return _rest(pick(rng, IN_CITY) if rng.random() < 0.5 else at(rng, WHERE_ONE_LIVES))
 
 
 def _origin(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
@@ -191,7 +198,7 @@ def _lie(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
 
 
 def _put(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
-    thing = noun_phrase(rng, pick(rng, verb.objects), ACC, object_role(rng, negated))
+    thing = noun_phrase(rng, pick(rng, verb.objects), ACC, object_role(rng, verb, negated))
     chance = rng.random()
     if chance < 0.2:
         where = into(rng)
@@ -201,7 +208,7 @@ def _put(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
 
 
 def _hang(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predicate:
-    thing = noun_phrase(rng, pick(rng, verb.objects), ACC, object_role(rng, negated))
+    thing = noun_phrase(rng, pick(rng, verb.objects), ACC, object_role(rng, verb, negated))
     where = onto(rng, WHERE_THINGS_HANG)
     return in_field(thing, f"{thing.en} {where.en}", where.de)
 
@@ -221,7 +228,7 @@ def _quality(rng: Random, verb: Verb, subject: Phrase, negated: bool) -> Predica
     chance = rng.random()
     described = pick(rng, describable(subject))
     kind = subject.noun.kind if subject.noun else "person"
-    if kind in (*PEOPLE_KINDS, *ANIMAL_KINDS) and chance < 0.15:
+    if kind in (*PEOPLE_KINDS, *ANIMAL_KINDS) and chance < 0.15 and not negated:
         n = 2 + int(rng.random() * (88 if kind in PEOPLE_KINDS else 14))
         return Predicate(f"{english_number(n)} years old", rest=f"{german_number(n)} Jahre alt")
     comparable = subject.noun is not None and described.de_comparative != "-"
@@ -239,14 +246,18 @@ def _comparison(rng: Random, described: Adjective, subject: Phrase, more: bool) 
     if more:
         return Predicate(
             f"{described.en_comparative} than {other.en}",
-            rest=f"{described.de_comparative} als {other.de}",
+            rest=described.de_comparative,
+            after=f"als {other.de}",
         )
-    return Predicate(f"as {described.en} as {other.en}", rest=f"so {described.de} wie {other.de}")
+    return Predicate(
+        f"as {described.en} as {other.en}", rest=f"so {described.de}", after=f"wie {other.de}"
+    )
 
 
 FRAMES: dict[str, Frame] = {
     "nothing": _nothing,
     "object": _object,
+    "doing": _object_somewhere,
     "receiver": _receiver,
     "give": _give,
     "about": _about,

@@ -6,17 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 from kutta.data.clauses import Clause, Predicate, english_statement, german_subordinate
-from kutta.data.determiners import (
-    A,
-    FEW_NUMERALS,
-    HOW_MANY,
-    MANY,
-    THE,
-    THE_PLURAL,
-    WHICH,
-    WHOSE,
-    Determiner,
-)
+from kutta.data.determiners import BAGS, HOW_MANY, WHICH, WHOSE, Determiner
 from kutta.data.frames import PEOPLE_KINDS
 from kutta.data.lexicon import COMPOUNDS, NOUNS, nouns_of
 from kutta.data.morphology import ACC, DAT, NOM, RELATIVE, Noun
@@ -35,7 +25,7 @@ def _with_frame(*frames: str) -> tuple[Verb, ...]:
     return tuple(verb for verb in VERBS if verb.frame in frames)
 
 
-OBJECT_VERBS = _with_frame("object")
+OBJECT_VERBS = _with_frame("object", "doing")
 DATIVE_VERBS = _with_frame("receiver")
 ABOUT_VERBS = _with_frame("about")
 PLACE_VERBS = tuple(verb for verb in _with_frame("where", "home") if PEOPLE[0] in verb.subjects)
@@ -68,7 +58,7 @@ HUMAN_VERBS = tuple(verb for verb in VERBS if PEOPLE[0] in verb.subjects)
 COUNTABLES = tuple(
     (verb, countable)
     for verb in OBJECT_VERBS
-    if (countable := tuple(noun for noun in verb.objects if not noun.mass))
+    if (countable := tuple(n for n in verb.objects if not n.mass and n.kind != "parent"))
 )
 AGING = nouns_of("living building vehicle")
 
@@ -142,8 +132,7 @@ def draw_question(rng: Random) -> Question:
 
 # Relative clauses
 
-HEAD_DETERMINERS = (THE, THE, THE, A, A, THE_PLURAL, MANY, *FEW_NUMERALS[:2])
-OWNED = nouns_of("relation animal vehicle device")
+OWNED = nouns_of("parent family relation animal vehicle device")
 PLACES = {
     "room": Words("in", "in"),
     "building": Words("in", "in"),
@@ -173,13 +162,14 @@ ABOUT_PEOPLE = tuple(
 )
 
 
-def related(rng: Random, noun: Noun, case: int) -> Phrase:
-    """A noun phrase with a relative clause: das Buch, das ich lese,"""
+def related(rng: Random, noun: Noun, case: int) -> tuple[Phrase, Words]:
+    """A noun phrase and a relative clause about it: das Buch, das ich lese."""
     compounds = COMPOUNDS.get(noun.en[0])
     shown = pick(rng, compounds) if compounds and rng.random() < 0.3 else noun
-    head = determined(pick(rng, HEAD_DETERMINERS), adjectives(rng, shown), shown, case)
-    clause = pick(rng, RELATIVES[noun.en[0]])(rng, noun, head)
-    return head._replace(en=f"{head.en} {clause.en}", de=f"{head.de}, {clause.de},")
+    head = determined(
+        pick(rng, pick(rng, BAGS[noun.kind]["head"])), adjectives(rng, shown), shown, case
+    )
+    return head, pick(rng, RELATIVES[noun.en[0]])(rng, noun, head)
 
 
 def _is_person(head: Phrase) -> bool:

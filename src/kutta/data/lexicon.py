@@ -7,23 +7,28 @@ and groups are what verbs and prepositions choose their nouns by.
 
 from typing import NamedTuple
 
-from kutta.data.morphology import Adjective, Noun, adjective, compound, noun
+from kutta.data.morphology import Adjective, Noun, adjective, compound, listed, noun
 
 NOUN_TABLE = {
     "person": """
-        man/men der Mann Männer; woman/women die Frau Frauen; boy der Junge Jungen weak;
-        girl das Mädchen Mädchen; child/children das Kind Kinder; tourist der Tourist Touristen weak;
-        student der Student Studenten weak; baker der Bäcker Bäcker; farmer der Bauer Bauern weak;
-        singer der Sänger Sänger; policeman/policemen der Polizist Polizisten weak;
-        painter der Maler Maler; writer der Schriftsteller Schriftsteller; king der König Könige;
-        queen die Königin Königinnen; driver der Fahrer Fahrer; thief/thieves der Dieb Diebe""",
+        man/men der Mann Männer; woman/women die Frau Frauen; baker der Bäcker Bäcker;
+        tourist der Tourist Touristen weak; student der Student Studenten weak;
+        farmer der Bauer Bauern weak; singer der Sänger Sänger; painter der Maler Maler;
+        policeman/policemen der Polizist Polizisten weak; king der König Könige;
+        writer der Schriftsteller Schriftsteller; queen die Königin Königinnen;
+        driver der Fahrer Fahrer; thief/thieves der Dieb Diebe""",
+    "youth": """
+        boy der Junge Jungen weak; girl das Mädchen Mädchen; child/children das Kind Kinder""",
+    "parent": """
+        mother die Mutter Mütter; father der Vater Väter; grandmother die Großmutter Großmütter;
+        grandfather der Großvater Großväter""",
+    "family": """
+        brother der Bruder Brüder; sister die Schwester Schwestern; uncle der Onkel Onkel;
+        aunt die Tante Tanten; son der Sohn Söhne; daughter die Tochter Töchter""",
     "relation": """
-        brother der Bruder Brüder; sister die Schwester Schwestern; mother die Mutter Mütter;
-        father der Vater Väter; grandmother die Großmutter Großmütter; uncle der Onkel Onkel;
-        grandfather der Großvater Großväter; aunt die Tante Tanten; son der Sohn Söhne;
-        daughter die Tochter Töchter; friend der Freund Freunde; teacher der Lehrer Lehrer;
-        neighbor der Nachbar Nachbarn weak; doctor der Arzt Ärzte; guest der Gast Gäste;
-        colleague der Kollege Kollegen weak; boss der Chef Chefs Chefs""",
+        friend der Freund Freunde; teacher der Lehrer Lehrer; doctor der Arzt Ärzte;
+        neighbor der Nachbar Nachbarn weak; guest der Gast Gäste; boss der Chef Chefs Chefs;
+        colleague der Kollege Kollegen weak""",
     "animal": """
         dog der Hund Hunde; cat die Katze Katzen; bird der Vogel Vögel; horse das Pferd Pferde;
         cow die Kuh Kühe; rabbit das Kaninchen Kaninchen; duck die Ente Enten;
@@ -92,17 +97,17 @@ NOUN_TABLE = {
         terrace die Terrasse Terrassen; island die Insel Inseln""",
     "plant": "tree der Baum Bäume; flower die Blume Blumen; rose die Rose Rosen",
     "weather": """
-        rain der Regen -; snow der Schnee -; storm der Sturm -; cold die Kälte -;
-        heat die Hitze -; noise der Lärm -""",
+        rain der Regen -; snow der Schnee -; storm der Sturm - Sturms; cold die Kälte -;
+        heat die Hitze -; noise der Lärm - Lärms""",
     "event": """
         break die Pause Pausen; meal das Essen Essen; party die Party Partys;
-        concert das Konzert Konzerte; movie der Film Filme; trip die Reise Reisen;
+        concert das Konzert Konzerte; movie der Film Filme Films; trip die Reise Reisen;
         wedding die Hochzeit Hochzeiten; exam die Prüfung Prüfungen""",
 }
 
 # Sets of kinds, groups and single nouns that verbs and prepositions ask for.
 GROUPS = {
-    "people": "person relation",
+    "people": "person youth parent family relation",
     "animals": "animal wild",
     "living": "people animals",
     "edible": "food dish provision",
@@ -122,7 +127,7 @@ GROUPS = {
 }
 
 COMPOUND_TABLE = {
-    "door": "kitchen cellar garden bathroom bedroom living_room office school hotel church car glass",
+    "door": "kitchen cellar garden bathroom bedroom living_room office school hotel car glass",
     "window": "kitchen cellar bathroom bedroom living_room office church school car",
     "lamp": "kitchen bedroom living_room office garden bathroom",
     "table": "kitchen garden living_room office glass",
@@ -156,9 +161,7 @@ COMPOUND_TABLE = {
 }
 
 # The first part of a compound with its linking sound, as it is glued on.
-LINKS = dict(
-    pair.split()
-    for pair in """
+LINK_TABLE = """
     kitchen Küchen; cellar Keller; garden Garten; bathroom Badezimmer; bedroom Schlafzimmer;
     living_room Wohnzimmer; office Büro; school Schul; hotel Hotel; church Kirchen; car Auto;
     glass Glas; apple Apfel; cherry Kirsch; chocolate Schokoladen; cheese Käse; plum Pflaumen;
@@ -166,8 +169,7 @@ LINKS = dict(
     orange Orangen; water Wasser; milk Milch; wine Wein; beer Bier; coffee Kaffee; tea Tee;
     children's Kinder; art Kunst; travel Reise; music Musik; love Liebes; adventure Abenteuer;
     sports Sport; fashion Mode; winter Winter; summer Sommer; rain Regen; leather Leder;
-    language Sprach; taxi Taxi; bus Bus; truck Lastwagen; city Stadt""".split(";")
-)
+    language Sprach; taxi Taxi; bus Bus; truck Lastwagen; city Stadt"""
 
 SIZES = "big/bigger groß größer; small/smaller klein kleiner"
 AGES = "old/older alt älter; new/newer neu neuer; young/younger jung jünger"
@@ -193,6 +195,9 @@ _ALL_COLORS = "red blue green yellow black white brown gray"
 ADJECTIVE_USE = {
     "person": "old young clever friendly famous rich poor strong tired hungry happy sad brave lazy "
     "polite",
+    "youth": "small clever friendly tired hungry happy sad brave lazy polite",
+    "parent": "old clever friendly tired hungry happy sad brave polite",
+    "family": "clever friendly tired hungry happy sad brave lazy polite",
     "relation": "old clever friendly rich poor tired hungry happy sad brave lazy polite famous",
     "animal": "big small old young hungry tired beautiful fast black white brown gray",
     "wild": "big small old young hungry tired black white brown gray",
@@ -208,7 +213,7 @@ ADJECTIVE_USE = {
     "clothing": f"old new warm beautiful cheap expensive dirty clean {_ALL_COLORS}",
     "vehicle": f"old new big small fast slow cheap expensive {_ALL_COLORS}",
     "room": "big small clean dirty bright dark warm cold beautiful modern",
-    "building": "old new big small beautiful modern famous expensive white gray red",
+    "building": "old new big small beautiful modern famous white gray red",
     "outdoors": "big small old beautiful quiet famous",
     "spot": "big small beautiful quiet",
     "open": "big small old beautiful wide famous",
@@ -217,7 +222,7 @@ ADJECTIVE_USE = {
     "event": "long short beautiful boring interesting",
 }
 
-NAMES = "Anna Peter Maria Paul Lisa Jan Julia Martin Laura Simon".split()
+NAMES = listed("Anna Peter Maria Paul Lisa Jan Julia Martin Laura Simon")
 CITIES = {
     "Berlin": "Berlin",
     "Hamburg": "Hamburg",
@@ -247,6 +252,7 @@ NOUNS: dict[str, Noun] = {
     for entry in _entries(entries)
 }
 
+LINKS: dict[str, str] = dict(entry.split() for entry in _entries(LINK_TABLE))
 COMPOUNDS: dict[str, tuple[Noun, ...]] = {
     head: tuple(
         compound(first.replace("_", " "), LINKS[first], NOUNS[head]) for first in firsts.split()

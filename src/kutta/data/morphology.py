@@ -16,6 +16,11 @@ Table = tuple[tuple[str, ...], ...]
 FourForms = tuple[str, str, str, str]
 
 
+def listed(words: str) -> tuple[str, ...]:
+    """A list written as one line of words."""
+    return tuple(words.split())
+
+
 def table(rows: str, stem: str = "") -> Table:
     """Four rows separated by '/', four cells each; '-' is the empty ending."""
     return tuple(
@@ -199,7 +204,8 @@ def present(infinitive: str, third: str) -> FourForms:
     return ich, du, third, infinitive
 
 
-COMMAND_WITH_E = ("danken", "folgen")  # 'Dank!' would be read as the noun or the preposition
+# Possible without, but hardly said: 'Dank!', 'Reis!'.
+COMMAND_WITH_E = ("danken", "folgen", "begrüßen", "weinen", "reisen")
 
 
 def imperative(infinitive: str, third: str) -> str:
@@ -237,7 +243,7 @@ def english_past(base: str) -> str:
 def english_ing(base: str) -> str:
     """lying, inviting, running: -ie, silent -e and the doubled consonant."""
     verb, particle = _particle(base)
-    doubled = verb in DOUBLED or syllables(verb) == 1 and _ends_in_short_syllable(verb)
+    doubled = verb in DOUBLED or (syllables(verb) == 1 and _ends_in_short_syllable(verb))
     if verb.endswith("ie"):
         verb = verb[:-2] + "y"
     elif verb.endswith("e") and not verb.endswith("ee"):
@@ -261,16 +267,16 @@ def _particle(base: str) -> tuple[str, str]:
     return verb, space + particle
 
 
-ENGLISH_SMALL = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
-).split()
-ENGLISH_TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()
-GERMAN_SMALL = (
-    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
-    "fünfzehn sechzehn siebzehn achtzehn neunzehn"
-).split()
-GERMAN_TENS = "- - zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+ENGLISH_SMALL = listed(
+    "zero one two three four five six seven eight nine ten eleven twelve "
+    "thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+)
+ENGLISH_TENS = listed("- - twenty thirty forty fifty sixty seventy eighty ninety")
+GERMAN_SMALL = listed(
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf "
+    "dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn"
+)
+GERMAN_TENS = listed("- - zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
 
 
 def english_number(n: int) -> str:

@@ -103,7 +103,7 @@ def determined(
     )
 
 
-_OWNING = nouns_of("relation")
+_OWNING = nouns_of("parent family relation")
 _WHOLES = nouns_of("building")
 
 

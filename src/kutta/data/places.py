@@ -67,6 +67,7 @@ WHERE_THINGS_HANG = _relations("""
     on = an: wall
     over = über: table bed sofa
 """)
+WHERE_ONE_LIVES = _relations("in = in: house hotel castle city village")
 WHERE_ONE_ARRIVES = _relations("""
     at = an: station beach lake
     in = in: city village
@@ -83,8 +84,8 @@ DIRECTIONS: dict[str, tuple[tuple[str, str, int], ...]] = {
 
 HOME, TO_HOME = Words("at home", "zu Hause"), Words("home", "nach Hause")
 IN_CITY, TO_CITY, FROM_CITY = (
-    tuple(Words(f"{en} {name}", f"{de} {german}") for name, german in CITIES.items())
-    for en, de in (("in", "in"), ("to", "nach"), ("from", "aus"))
+    tuple(Words(f"{en}{name}", f"{de} {german}") for name, german in CITIES.items())
+    for en, de in (("in ", "in"), ("to ", "nach"), ("", "aus"))  # 'come from' is one verb
 )
 
 

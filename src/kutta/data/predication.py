@@ -2,10 +2,10 @@
 
 from random import Random
 
-from kutta.data.adverbials import ADVERBIALS, NEVER, Adverbial
+from kutta.data.adverbials import ADVERBIALS, CAUSES, NEVER, Adverbial
 from kutta.data.clauses import Clause, Predicate
 from kutta.data.frames import FRAMES, PEOPLE_KINDS, describable
-from kutta.data.morphology import NOM, Noun
+from kutta.data.morphology import NOM, Noun, listed
 from kutta.data.phrases import IT, Phrase, noun_phrase, person, pick, pronoun_subject
 from kutta.data.verbs import BE, CAN, MODALS, VERBS, WEATHER, WILL, Modal, Verb
 
@@ -13,7 +13,10 @@ from kutta.data.verbs import BE, CAN, MODALS, VERBS, WEATHER, WILL, Modal, Verb
 Plans = tuple[str, ...]
 PRESENT: Plans = ("simple", "progressive")
 ANY: Plans = ("simple", "simple", "progressive", "perfect", "past", "will", "modal", "modal")
-TEMPORARY = frozenset("tired hungry happy sad cold warm clean dirty".split())
+# The weather is a reason to work at home or to go out, hardly to buy a spoon.
+OUTDOOR_FRAMES = ("where", "to", "city")
+DELIBERATE = ("progressive", "will", "modal")
+TEMPORARY = listed("tired hungry happy sad cold warm clean dirty")
 
 
 def draw_subject(rng: Random, nouns: tuple[Noun, ...], definite: bool) -> Phrase:
@@ -45,7 +48,7 @@ def draw_clause(
     """A clause; what is given is kept, the rest is drawn."""
     verb = verb or pick(rng, VERBS)
     plan = pick(rng, plans)
-    negated = rng.random() < negation
+    negated = rng.random() < negation and verb.frame != "price"
     subject = subject or draw_subject(rng, verb.subjects, negated)
     if verb is BE and plan in ("past", "will") and predicate is None:
         plan, predicate = _passing_mood(rng, plan, subject)
@@ -56,7 +59,7 @@ def draw_clause(
     adverbial = None
     lasting = verb.aspect == "state" and plan == "simple"
     if plan == "past" or (not lasting and rng.random() < adverbials):
-        adverbial = draw_adverbial(rng, plan, negated or predicate.kein)
+        adverbial = draw_adverbial(rng, verb, plan, negated, predicate)
     return Clause(subject, verb, *tense_and_modal(rng, plan), negated, predicate, adverbial)
 
 
@@ -67,10 +70,17 @@ def tense_and_modal(rng: Random, plan: str) -> tuple[str, Modal | None]:
     return ("simple", alone) if alone else (plan, None)
 
 
-def draw_adverbial(rng: Random, plan: str, negated: bool) -> Adverbial | None:
-    """'not always' and 'never no' are left out: German would move or merge the negation."""
+def draw_adverbial(
+    rng: Random, verb: Verb, plan: str, negated: bool, predicate: Predicate
+) -> Adverbial | None:
+    """'not always', 'never no' and 'never every' are left out: who knows what they mean."""
+    outdoors = verb.aspect == "action" and verb.frame in OUTDOOR_FRAMES
+    if outdoors and plan in DELIBERATE and rng.random() < 0.25:
+        return pick(rng, CAUSES)
     adverbial = pick(rng, pick(rng, ADVERBIALS[plan]))
-    return None if negated and (adverbial.middle or adverbial is NEVER) else adverbial
+    unclear = adverbial is NEVER and predicate.fresh.startswith(("jed", "viel", "einig"))
+    refused = (negated or predicate.kein) and adverbial.middle
+    return None if unclear or refused else adverbial
 
 
 def _passing_mood(rng: Random, plan: str, subject: Phrase) -> tuple[str, Predicate | None]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
 from operator import add
 from pathlib import Path
@@ -151,24 +151,20 @@ class BPE(Tokenizer):
         ids = range(len(SPECIALS), len(self))
         return {self._processor.id_to_piece(i): i for i in ids if not self._processor.is_byte(i)}
 
-    @cached_property
-    def _places(self) -> Callable[[tuple[str, ...]], list[int]]:
-        """Where the parts of a word can merge, best first; words repeat, so it is remembered."""
-
-        @lru_cache(maxsize=1 << 15)
-        def places(parts: tuple[str, ...]) -> list[int]:
-            ids = [(self._merges.get(both), i) for i, both in enumerate(map(add, parts, parts[1:]))]
-            return [i for _, i in sorted((rank, i) for rank, i in ids if rank is not None)]
-
-        return places
-
     def _sampled(self, word: str, dropout: float, draw: Callable[[], float]) -> list[int]:
         if SPACE in word:
             return self.encode(word)
-        parts = (SPACE, *word)
-        while (i := next((i for i in self._places(parts) if draw() >= dropout), None)) is not None:
-            parts = (*parts[:i], parts[i] + parts[i + 1], *parts[i + 2 :])
-        return list(chain.from_iterable(map(self._part, parts)))
+        merges, parts = self._merges, [SPACE, *word]
+        while True:
+            kept = [
+                (merges[both], i)
+                for i, both in enumerate(map(add, parts, parts[1:]))
+                if both in merges and draw() >= dropout
+            ]
+            if not kept:
+                return list(chain.from_iterable(map(self._part, parts)))
+            _, first = min(kept)
+            parts[first : first + 2] = [parts[first] + parts[first + 1]]
 
     def _part(self, part: str) -> list[int]:
         """The id of a piece, or those of its bytes where it is none."""
@@ -270,10 +266,7 @@ class Tokenizers:
         """The function (pairs, seed) -> pairs that splits both sides anew with BPE-dropout."""
         source, target = self.source, self.target
         if not isinstance(source, BPE) or not isinstance(target, BPE):
-            raise InputError(
-                'BPE-dropout splits words anew, which needs data.tokenizer = "bpe"; '
-                "text that is already split stays as it is, so set data.bpe_dropout to 0."
-            )
+            raise InputError('data.bpe_dropout needs data.tokenizer = "bpe"; set it to 0 here.')
 
         def resample(pairs: Sequence[Pair], seed: int) -> list[Pair]:
             sources = source.sample([pair[0] for pair in pairs], rate, 2 * seed)
@@ -302,7 +295,5 @@ def _why_not_learned(message: str, vocab_size: int) -> str:
             f"data.vocab_size = {vocab_size} is too small: the characters, bytes and special "
             f"marks of this text alone are {needed} pieces; set it to more than that."
         )
-    return (
-        "No BPE vocabulary can be learned from this text (empty lines and those above "
-        f"{LONGEST_TO_LEARN_FROM:,} bytes do not count); give more sentences ({message.strip()})."
-    )
+    lines = f"lines that are not empty and have at most {LONGEST_TO_LEARN_FROM:,} bytes"
+    return f"No BPE vocabulary can be learned; give {lines} ({message.strip()})."

@@ -23,28 +23,28 @@ from kutta.data.morphology import (
 )
 
 ACTIONS = """
-read read read | lesen liest gelesen | people | object text
-write wrote written | schreiben schreibt geschrieben | people | object letter story poem novel
-buy bought bought | kaufen kauft gekauft | people | object goods edible
+read read read | lesen liest gelesen | people | doing text
+write wrote written | schreiben schreibt geschrieben | people | doing letter story poem novel
+buy bought bought | kaufen kauft gekauft | people | doing goods edible
 sell sold sold | verkaufen verkauft verkauft | people | object goods food
-eat ate eaten | essen isst gegessen | people | object edible
+eat ate eaten | essen isst gegessen | people | doing edible
 eat ate eaten | fressen frisst gefressen | animals | object apple carrot potato bread meat sausage
-drink drank drunk | trinken trinkt getrunken | people | object drink
+drink drank drunk | trinken trinkt getrunken | people | doing drink
 cook | kochen kocht gekocht | people | object soup potato egg rice meat
 order | bestellen bestellt bestellt | people | object edible drink
 wash | waschen wäscht gewaschen | people | object clothing plate cup car window
 clean | putzen putzt geputzt | people | object window door shoe kitchen bathroom
 repair | reparieren repariert repariert | people | object vehicle device roof door
-look_for | suchen sucht gesucht | people | object thing people animal
+look_for | suchen sucht gesucht | people | doing thing people animal
 visit | besuchen besucht besucht | people | object people museum castle church
-draw drew drawn | zeichnen zeichnet gezeichnet | people | object animals building plant
+draw drew drawn | zeichnen zeichnet gezeichnet | people | doing animals building plant
 carry | tragen trägt getragen | people | object thing
 catch caught caught | fangen fängt gefangen | cat dog wolf bear | object mouse bird rabbit duck
 feed fed fed | füttern füttert gefüttert | people | object animal
 hide hid hidden | verstecken versteckt versteckt | people | object thing text
-greet | begrüßen begrüßt begrüßt | people | object people
+greet | begrüßen begrüßt begrüßt | people | doing people
 ask | fragen fragt gefragt | people | object people
-photograph | fotografieren fotografiert fotografiert | people | object sight animals
+photograph | fotografieren fotografiert fotografiert | people | doing sight animals
 invite | ein·laden lädt geladen | people | object people
 call | an·rufen ruft gerufen | people | object people
 pick_up | ab·holen holt geholt | people | object people
@@ -80,7 +80,7 @@ cry | weinen weint geweint | people | where loudly quietly
 work | arbeiten arbeitet gearbeitet | people | where slowly quickly carefully
 dance | tanzen tanzt getanzt | people | where slowly quickly
 sing sang sung | singen singt gesungen | people bird | where loudly quietly
-play | spielen spielt gespielt | child boy girl animal | where quietly
+play | spielen spielt gespielt | youth animal | where quietly
 wait | warten wartet gewartet | people | where quietly
 bark | bellen bellt gebellt | dog | where loudly
 watch_television | fern·sehen sieht gesehen | people | where
@@ -91,7 +91,7 @@ talk_about | sprechen spricht gesprochen | people | about über:acc people text 
 laugh_at | lachen lacht gelacht | people | about über:acc people monkey story
 dream_of | träumen träumt geträumt | people | about von:dat people sight trip
 talk_to | sprechen spricht gesprochen | people | about mit:dat people
-play_with | spielen spielt gespielt | child boy girl | about mit:dat animal ball doll
+play_with | spielen spielt gespielt | youth | about mit:dat animal ball doll
 dance_with | tanzen tanzt getanzt | people | about mit:dat people
 go went gone | gehen geht gegangen sein | people | to place
 run ran run | laufen läuft gelaufen sein | people | to place
@@ -106,7 +106,7 @@ hang hung hung | hängen hängt gehängt | people | hang hanging
 
 # Momentary or felt: no English progressive.
 INSTANTS = """
-find found found | finden findet gefunden | people | object thing text animal
+find found found | finden findet gefunden | people | doing thing text animal
 see saw seen | sehen sieht gesehen | living | object people animals vehicle
 hear heard heard | hören hört gehört | people | object people animal train
 forget forgot forgotten | vergessen vergisst vergessen | people | object thing text
@@ -130,7 +130,7 @@ trust | vertrauen vertraut vertraut | people | receiver people
 belong_to | gehören gehört gehört | goods | receiver people
 live | wohnen wohnt gewohnt | people | home
 come_from came_from come_from | kommen kommt gekommen sein | people | origin
-cost cost cost | kosten kostet gekostet | goods | price
+cost cost cost | kosten kostet gekostet | text thing device clothing | price
 lie lay lain | liegen liegt gelegen | lying | lie
 stand stood stood | stehen steht gestanden | standing | lie
 be was been | sein ist gewesen sein | living goods room building drink dish | quality
@@ -205,7 +205,7 @@ BE = VERBS[-1]
 REPORTING = _verbs(REPORTS, "state")
 ASKING = _verbs(INQUIRIES, "state")
 KNOW = REPORTING[-1]
-ATTEMPTING = _verbs(ATTEMPTS, "state")
+ATTEMPTING = _verbs(ATTEMPTS, "instant")
 WEATHER = _verbs(WEATHER_VERBS, "action")
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 
 from torch import Tensor, nn
 
+from kutta.errors import InputError
 from kutta.model.attention import KeyValues
 from kutta.model.field import (
     NORM_EPS,
@@ -88,7 +90,7 @@ class Layer(nn.Module):
         self, y: Tensor, history: History, context: Context, state: LayerState | None = None
     ) -> tuple[Tensor, History]:
         """y (T, B, d) -> (y', history) after all blocks of this layer."""
-        caches = iter(state.caches if state is not None else ())
+        caches = repeat(None) if state is None else iter(state.caches)
         for names, solver in self.steps():
             y, history = solver.step(self._field(names, context, caches), y, history)
         return y, history
@@ -110,13 +112,13 @@ class Layer(nn.Module):
             yield names, solver
 
     def _field(
-        self, names: tuple[str, ...], context: Context, caches: Iterator[KeyValues]
+        self, names: tuple[str, ...], context: Context, caches: Iterator[KeyValues | None]
     ) -> Callable[[Tensor], Tensor]:
         """F of one block; the i-th evaluation of self-attention takes the i-th cache."""
         table: dict[str, Sublayer | None] = {"san": self.san, "cross": self.cross, "ffn": self.ffn}
         parts = [part for name in names if (part := table[name]) is not None]
         attends = "san" in names
-        return lambda y: compose(parts, y, context, next(caches, None) if attends else None)
+        return lambda y: compose(parts, y, context, next(caches) if attends else None)
 
 
 def _blocks(shape: StackShape) -> list[tuple[tuple[str, ...], bool]]:
@@ -125,10 +127,14 @@ def _blocks(shape: StackShape) -> list[tuple[tuple[str, ...], bool]]:
         (tuple(n for name in names for n in _expand(name, shape.cross)), chosen)
         for names, chosen in PLACEMENTS[shape.placement]
     ]
-    if shape.method == "euler" and shape.gamma == "tableau":
-        # Euler over a composed field is by definition one Euler step per sublayer. Taking them
-        # one by one keeps the ordinary Transformer's order of additions, to the last bit.
-        blocks = [((name,), chosen) for names, chosen in blocks for name in names]
+    # Euler over a composed field is by definition one Euler step per sublayer. Taking them one
+    # by one keeps the ordinary Transformer's order of additions, to the last bit.
+    euler = shape.method == "euler" and shape.gamma != "learned"
+    blocks = [
+        (part, chosen)
+        for names, chosen in blocks
+        for part in ([(name,) for name in names] if euler or not chosen else [names])
+    ]
     return blocks
 
 
@@ -141,8 +147,16 @@ class Stack(nn.Module):
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
+        if shape.placement not in PLACEMENTS:
+            raise InputError(
+                f"There is no placement {shape.placement!r}; choose one of {', '.join(PLACEMENTS)}."
+            )
         if shape.method in HISTORY_METHODS and shape.placement != "san+ffn":
-            raise ValueError(f"{shape.method} needs the placement san+ffn, not {shape.placement}")
+            raise InputError(f"{shape.method} needs the placement san+ffn, not {shape.placement}.")
+        if shape.d_model % shape.heads:
+            raise InputError(
+                f"The width {shape.d_model} is not a multiple of the {shape.heads} heads."
+            )
         self.shape = shape
         self.layers = nn.ModuleList(Layer(shape, index) for index in range(shape.layers))
         self.norm = nn.LayerNorm(shape.d_model, eps=NORM_EPS)

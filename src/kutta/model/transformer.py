@@ -105,8 +105,8 @@ class TranslationModel(nn.Module):
         padding = source == self.pad
         bias = None
         if padding.any():
-            bias = torch.zeros(padding.shape, device=source.device)
-            bias = bias.masked_fill_(padding, -math.inf)[None]
+            bias = self.output_weight.new_zeros(padding.shape)
+            bias = bias.masked_fill(padding, -math.inf)[None]
         y = self.source_embedding(source)
         T = source.shape[1]
         context = Context(
@@ -119,7 +119,7 @@ class TranslationModel(nn.Module):
         """Teacher forcing: target_in (B, T) -> hidden states (T, B, d)."""
         T = target_in.shape[1]
         device = target_in.device
-        future = torch.full((T, T), -math.inf, device=device).triu_(1)[:, None]
+        future = self.output_weight.new_full((T, T), -math.inf).triu(1)[:, None]
         heads = self.decoder.shape.heads
         context = Context(
             bias=future.expand(T, target_in.shape[0] * heads, T),

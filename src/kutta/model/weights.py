@@ -77,7 +77,8 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes in a safetensors file, from its header alone."""
     try:
         with cast(Any, safe_open)(path, framework="pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.offset_keys()}
+            names: list[str] = file.keys()
+            return {name: tuple(file.get_slice(name).get_shape()) for name in names}
     except (OSError, SafetensorError) as error:
         raise _unreadable(path, error) from error
 

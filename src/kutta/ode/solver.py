@@ -140,6 +140,8 @@ def make_solver(method: str, gamma: Gamma = "tableau", block: int = 0) -> Solver
     """The solver of the block number `block` (from 0) for a method's name."""
     if method in TABLEAUX:
         return RungeKutta(TABLEAUX[method], gamma)
+    if method in OTHER_METHODS and gamma != "tableau":
+        raise InputError(f"{method} is not a Runge-Kutta method and has no gamma {gamma!r}.")
     if method in OTHER_METHODS:
         return OTHER_METHODS[method][0](block)
     raise InputError(f"There is no method {method!r}; choose one of {', '.join(METHODS)}.")

@@ -30,7 +30,8 @@ class ButcherTableau:
     """An explicit Runge-Kutta method of `stages` stages and classical order `order`.
 
     `a` holds the rows below the first, strictly lower triangular: row i has i entries. The
-    tableau checks itself: shapes, consistency (sum b = 1) and, up to order 4, the claimed order.
+    tableau checks itself: shapes, consistency (sum b = 1) and the claimed order, 1 to 4 (orders
+    above 4 cannot be checked here, so they cannot be claimed).
     """
 
     a: tuple[tuple[Fraction, ...], ...]
@@ -57,6 +58,8 @@ class ButcherTableau:
                 f"The weights b = {[str(b) for b in self.b]} of a tableau must add up to 1, not "
                 f"{sum(self.b)} (weights that do not belong to the block: gamma)."
             )
+        if not 1 <= self.order <= 4:
+            raise InputError(f"The order of a tableau is a number from 1 to 4, not {self.order}.")
         if self.order > measured_order(self):
             raise InputError(
                 f"This tableau claims order {self.order} but satisfies the order conditions only "

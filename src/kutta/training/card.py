@@ -1,5 +1,7 @@
 """The model card of a run."""
 
+from pathlib import Path
+
 from kutta import __version__
 from kutta.config import Config
 from kutta.training.loop import Trainer
@@ -31,7 +33,7 @@ def model_card(config: Config, trainer: Trainer, validation: Validation | None) 
         "Use it from this folder's parent:",
         "",
         "```sh",
-        f'echo "..." | kutta translate {config.run.rsplit("/", 1)[-1]}',
+        f'echo "..." | kutta translate {Path(config.run).name}',
         "```",
         "",
     ]

@@ -4,6 +4,10 @@ checkpoints/step-00000500/
     model.safetensors       the weights
     optimizer.safetensors   Adam's moments (only the newest two checkpoints keep them)
     state.json              step, position in the data, best validation, versions
+
+A checkpoint is `scheduled` where its step is a multiple of save_every. Others come from an
+interruption or a new best; only scheduled ones and the last are averaged, so that the final model
+does not depend on whether and when a run was interrupted.
 """
 
 import json
@@ -32,9 +36,12 @@ class Progress:
     best: float | None = None
     best_step: int = 0
     since_best: int = 0
+    by: str = "loss"
 
 
-def save_checkpoint(run: Path, trainer: Trainer, progress: Progress) -> Path:
+def save_checkpoint(
+    run: Path, trainer: Trainer, progress: Progress, scheduled: bool = True
+) -> Path:
     """Write the checkpoint of this step in one piece; return its folder."""
     path = run / FOLDER / f"step-{trainer.step:08d}"
     with atomic_path(path) as folder:
@@ -45,6 +52,7 @@ def save_checkpoint(run: Path, trainer: Trainer, progress: Progress) -> Path:
             "step": trainer.step,
             "position": trainer.position,
             "bad_steps": trainer.bad_steps,
+            "scheduled": scheduled,
             "scaler": trainer.scaler.state_dict(),
             "progress": asdict(progress),
             "versions": {"kutta": __version__, "torch": torch.__version__},
@@ -55,7 +63,20 @@ def save_checkpoint(run: Path, trainer: Trainer, progress: Progress) -> Path:
 
 def list_checkpoints(run: Path) -> list[Path]:
     """The finished checkpoints of a run, oldest first."""
-    return sorted((run / FOLDER).glob("step-*"))
+    return sorted(p for p in (run / FOLDER).glob("step-*") if p.name[5:].isdecimal())
+
+
+def regular_checkpoints(run: Path) -> list[Path]:
+    """The newest checkpoint and the scheduled ones before it, oldest first."""
+    checkpoints = list_checkpoints(run)
+    return [path for path in checkpoints if path == checkpoints[-1] or _scheduled(path)]
+
+
+def _scheduled(path: Path) -> bool:
+    try:
+        return bool(json.loads((path / "state.json").read_text())["scheduled"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return True  # damaged: not ours to remove
 
 
 def resume(run: Path, trainer: Trainer) -> Progress | None:
@@ -83,12 +104,13 @@ def resume(run: Path, trainer: Trainer) -> Progress | None:
 
 
 def prune(run: Path, keep_last: int, best_step: int) -> None:
-    """Remove checkpoints beyond the last `keep_last`, never the best; drop old moments."""
-    checkpoints = list_checkpoints(run)
-    for path in checkpoints[:-keep_last]:
-        if path.name != f"step-{best_step:08d}":
-            remove(path)
-    for path in checkpoints[:-_WITH_OPTIMIZER]:
+    """Keep the last `keep_last` regular checkpoints and the best; drop old moments."""
+    kept = {*regular_checkpoints(run)[-keep_last:], run / FOLDER / f"step-{best_step:08d}"}
+    for path in list_checkpoints(run):
+        if path not in kept:
+            # Its name goes first, so that a half-removed checkpoint is never taken for a whole one.
+            remove(path.rename(path.with_name(f".{path.name}.tmp")))
+    for path in list_checkpoints(run)[:-_WITH_OPTIMIZER]:
         remove(path / "optimizer.safetensors")
 
 

@@ -104,10 +104,10 @@ def _update(trainer: Trainer, batches: list[Batch], config: TrainConfig, epoch: 
     scaler.unscale_(optimizer)
     limit = config.clip_norm or math.inf
     norm = float(nn.utils.clip_grad_norm_(model.parameters(), limit))
-    finite = math.isfinite(float(smoothed)) and (math.isfinite(norm) or scaler.is_enabled())
+    finite = math.isfinite(float(smoothed)) and math.isfinite(norm)
     if finite:
         scaler.step(optimizer)
-        scaler.update()
+    scaler.update()  # after a skipped step too: it lowers the scale of fp16
     optimizer.zero_grad(set_to_none=True)
     trainer.step += 1
     trainer.position += len(batches)
@@ -115,8 +115,8 @@ def _update(trainer: Trainer, batches: list[Batch], config: TrainConfig, epoch: 
     if trainer.bad_steps >= config.max_bad_steps:
         raise InputError(
             f"The loss was not finite for {trainer.bad_steps} steps in a row (up to step "
-            f"{trainer.step}); the last checkpoint is kept. Lower train.lr, raise train.warmup "
-            "or set train.clip_norm = 1.0."
+            f"{trainer.step}); the last checkpoint is kept. Begin another run with a lower "
+            "train.lr, a longer train.warmup or train.clip_norm = 1.0."
         )
     return Step(
         number=trainer.step,

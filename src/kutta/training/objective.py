@@ -39,6 +39,8 @@ def token_loss(
     device = states.device.type
     if torch.is_autocast_enabled(device):
         states = states.to(torch.get_autocast_dtype(device))
+    if not torch.is_grad_enabled():  # validation: spare the gradient, which costs two more products
+        states, weight = states.detach(), weight.detach()
     return TokenLoss(*_smoothed_cross_entropy(states, weight, flat, smoothing))
 
 
@@ -56,20 +58,21 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """hidden (N, d), weight (V, d), targets (N,) -> two sums in fp32."""
+        """hidden (N, d), weight (V, d), targets (N,) -> two sums in fp32 or wider."""
         N, V = hidden.shape[0], weight.shape[0]
         matrix = weight.to(hidden.dtype)
         with_gradient = hidden.requires_grad or weight.requires_grad
         grad_hidden = torch.empty_like(hidden) if with_gradient else None
         grad_weight = torch.zeros_like(weight) if with_gradient else None
-        smoothed = hidden.new_zeros((), dtype=torch.float32)
-        nll = hidden.new_zeros((), dtype=torch.float32)
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        smoothed = hidden.new_zeros((), dtype=wide)
+        nll = hidden.new_zeros((), dtype=wide)
         chunk = max(1, min(N, _CHUNK_ELEMENTS // V))
         buffer = hidden.new_empty((chunk, V))
         for start in range(0, N, chunk):
             h = hidden[start : start + chunk]
             target = targets[start : start + chunk, None]
-            logits = torch.mm(h, matrix.t(), out=buffer[: len(h)]).float()
+            logits = torch.mm(h, matrix.t(), out=buffer[: len(h)]).to(wide)
             peak = logits.amax(1, keepdim=True)
             at_target = logits.gather(1, target)
             total = logits.sum(1)
@@ -97,5 +100,5 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        scale = grad_outputs[0].to(torch.float32)  # that of `smoothed`; nll is only looked at
+        scale = grad_outputs[0]  # that of `smoothed`; nll is only looked at
         return (grad_hidden * scale).to(grad_hidden.dtype), grad_weight * scale, None, None

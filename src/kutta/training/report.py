@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, Self, TextIO
@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from kutta.errors import InputError
 from kutta.files import write_text
 from kutta.training.loop import Step
 from kutta.training.validate import Validation
@@ -45,7 +46,7 @@ class Window:
         self.grad_norm += step.grad_norm
 
     def to_dict(self, step: Step) -> dict[str, Any]:
-        n = max(self.steps, 1)
+        n = self.steps or math.nan  # where all were skipped, there is no mean
         return {
             "kind": "train",
             "step": step.number,
@@ -98,9 +99,11 @@ class Reporter:
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
-        self.files.close()
-        if self.events is not None:
-            self.events.close()
+        with suppress(OSError):  # a full disk has been told of, by the write that failed
+            self.files.close()
+        with suppress(OSError):
+            if self.events is not None:
+                self.events.close()
 
     def step(self, step: Step) -> None:
         """Take note of an update."""
@@ -138,18 +141,18 @@ class Reporter:
 
     def say(self, text: str, shown: bool = True) -> None:
         """One line for the log, and for the person where `shown`."""
-        self.log.write(text + "\n")
-        self.log.flush()
+        _write_line(self.log, text)
         if shown:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _record(self, record: dict[str, Any]) -> None:
-        self.metrics.write(json.dumps(record) + "\n")
-        self.metrics.flush()
+        # JSON has no nan: what is not finite is null.
+        known = {k: v for k, v in record.items() if not isinstance(v, float) or math.isfinite(v)}
+        _write_line(self.metrics, json.dumps(dict.fromkeys(record) | known))
         if self.events is not None:
             kind, step = str(record["kind"]), int(record["step"])
-            for name, value in record.items():
-                if isinstance(value, float) and math.isfinite(value):
+            for name, value in known.items():
+                if isinstance(value, float):
                     self.events.add_scalar(f"{kind}/{name}", value, step)
 
 
@@ -167,8 +170,32 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     return records
 
 
+def last_validation(run: Path) -> Validation | None:
+    """The newest validation on record; None where there is none."""
+    records = [record for record in read_metrics(run) if record["kind"] == "valid"]
+    return Validation.from_dict(records[-1]) if records else None
+
+
 def _appending(path: Path) -> TextIO:
-    return open(path, "a", encoding="utf-8")
+    try:
+        return open(path, "a", encoding="utf-8")
+    except OSError as error:
+        raise _cannot_write(str(path), error) from error
+
+
+def _write_line(file: TextIO, line: str) -> None:
+    try:
+        file.write(line + "\n")
+        file.flush()
+    except OSError as error:
+        raise _cannot_write(file.name, error) from error
+
+
+def _cannot_write(name: str, error: OSError) -> InputError:
+    return InputError(
+        f"Cannot write {name}: {error.strerror or error}; the checkpoints are kept. "
+        "Free some space or its rights, then run the same command again to go on."
+    )
 
 
 def _forget_after(path: Path, step: int) -> None:

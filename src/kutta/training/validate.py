@@ -34,6 +34,14 @@ class Validation:
         values["signature"] = None if self.bleu is None else self.bleu.signature
         return values
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Validation":
+        """What `to_dict` wrote, as far as it was kept."""
+        bleu, signature = values["bleu"], values["signature"]
+        score = None if bleu is None else Score("BLEU", bleu, "", signature)
+        loss, nll = (math.nan if values[key] is None else values[key] for key in ("loss", "nll"))
+        return cls(loss, nll, values["tokens"], score)
+
 
 def held_out_loss(
     model: TranslationModel, store: Store, config: TrainConfig, device: torch.device
@@ -61,4 +69,5 @@ def improves(now: Validation, best: float | None, by: str) -> tuple[bool, float]
     if by == "bleu":
         value = now.bleu.value if now.bleu is not None else -math.inf
         return best is None or value > best, value
-    return best is None or now.loss < best, now.loss
+    # A loss that is not finite is no best: nothing would ever be smaller than nan.
+    return math.isfinite(now.loss) and (best is None or now.loss < best), now.loss

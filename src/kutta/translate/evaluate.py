@@ -11,7 +11,7 @@ from kutta.data.corpus import read_pairs
 from kutta.data.tokenizer import join_pieces
 from kutta.errors import InputError
 from kutta.files import write_text
-from kutta.metrics import Score, chrf, sacre_bleu, tokenized_bleu
+from kutta.metrics import Score, chrf, moses_languages, sacre_bleu, tokenized_bleu
 from kutta.translate.translator import Options, Translator
 
 
@@ -69,7 +69,8 @@ def score_texts(
     hypotheses: Sequence[str], references: Sequence[str], data: DataConfig
 ) -> list[Score]:
     """Tokenised BLEU (raw text is tokenised first), sacreBLEU and chrF."""
-    language = None if data.tokenizer == "split" else data.target
+    rules = data.target if data.target in moses_languages() else "en"
+    language = None if data.tokenizer == "split" else rules
     return [
         tokenized_bleu(hypotheses, references, language=language),
         sacre_bleu(hypotheses, references),

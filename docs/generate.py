@@ -1,0 +1,87 @@
+"""Write the parts of the documentation that are generated from the code.
+
+    python docs/generate.py          write them
+    python docs/generate.py --check  exit with 1 where they are not up to date
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from kutta.config import Config, Section
+from kutta.ode.catalogue import method_table
+
+ROOT = Path(__file__).parent.parent
+
+
+def generated() -> dict[Path, str]:
+    """Each file with generated parts, as it should be."""
+    readme = ROOT / "README.md"
+    return {
+        readme: between(readme.read_text(encoding="utf-8"), "methods", method_table(markdown=True)),
+        ROOT / "docs" / "configuration.md": configuration(),
+    }
+
+
+def between(text: str, name: str, body: str) -> str:
+    """`text` with what stands between the marks of `name` replaced by `body`."""
+    start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+    head, _, rest = text.partition(start)
+    _, _, tail = rest.partition(end)
+    return head + start + body + end + tail
+
+
+def configuration() -> str:
+    """The page of all settings."""
+    lines = [
+        "# Settings",
+        "",
+        "A config is a TOML file. `kutta train CONFIG --set section.key=value` changes a setting for",
+        "one command. A name that does not exist is an error, with the nearest one suggested.",
+        "",
+        "`run` (required): the folder where everything of a run lives.",
+    ]
+    for name, info in Config.model_fields.items():
+        section = info.annotation
+        if isinstance(section, type) and issubclass(section, Section):
+            lines += ["", f"## [{name}]", "", (section.__doc__ or "").strip(), ""]
+            lines += ["| setting | default | meaning |", "|---|---|---|", *rows(section)]
+    return "\n".join(lines) + "\n"
+
+
+def rows(section: type[Section]) -> list[str]:
+    """One row per setting of a section."""
+    return [
+        f"| `{key}` | {default(info)} | {info.description}{choices(info.annotation)} |"
+        for key, info in section.model_fields.items()
+    ]
+
+
+def default(info: Any) -> str:
+    """The default as TOML writes it."""
+    if info.is_required():
+        return "required"
+    return f"`{json.dumps(info.get_default(call_default_factory=True))}`"
+
+
+def choices(annotation: Any) -> str:
+    """The words to choose from, where there are only a few."""
+    words = getattr(annotation, "__args__", ())
+    if words and all(isinstance(word, str) for word in words):
+        return ": " + ", ".join(f"`{word}`" for word in words)
+    return ""
+
+
+def main() -> None:
+    stale = [p for p, text in generated().items() if not p.is_file() or p.read_text() != text]
+    if "--check" in sys.argv:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is not up to date; run python docs/generate.py")
+        sys.exit(bool(stale))
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

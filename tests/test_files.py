@@ -1,0 +1,209 @@
+"""Atomic writes: a name holds the old contents or the new ones, never a part of them."""
+
+import errno
+import json
+import os
+import resource
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from kutta.errors import InputError
+from kutta.files import atomic_path, remove, write_json, write_text
+
+
+class Crash(BaseException):
+    """Something that no handler expects, like Ctrl-C."""
+
+
+def write_file(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def write_folder(path: Path, text: str) -> None:
+    (path / "inner").mkdir(parents=True)
+    (path / "inner" / "file").write_text(text)
+
+
+def read(path: Path) -> str:
+    return (path / "inner" / "file" if path.is_dir() else path).read_text()
+
+
+WRITERS = pytest.mark.parametrize("write", [write_file, write_folder])
+Write = Callable[[Path, str], None]
+
+
+@WRITERS
+def test_the_final_name_appears_only_at_the_end(tmp_path: Path, write: Write) -> None:
+    path = tmp_path / "new" / "folders" / "thing"
+    with atomic_path(path) as temporary:
+        assert temporary.parent == path.parent, "beside it, so that it is the same file system"
+        write(temporary, "all of it")
+        assert not path.exists()
+    assert read(path) == "all of it"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@WRITERS
+def test_what_was_there_is_replaced_as_a_whole(tmp_path: Path, write: Write) -> None:
+    path = tmp_path / "thing"
+    write(path, "old")
+    with atomic_path(path) as temporary:
+        write(temporary, "new")
+        assert read(path) == "old"
+    assert read(path) == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@WRITERS
+@pytest.mark.parametrize("error", [Crash, ValueError, InputError])
+def test_a_failing_body_leaves_everything_as_it_was(
+    tmp_path: Path, write: Write, error: type[BaseException]
+) -> None:
+    path = tmp_path / "thing"
+    write(path, "old")
+
+    def fail() -> None:
+        with atomic_path(path) as temporary:
+            write(temporary, "half")
+            raise error("told")
+
+    with pytest.raises(error, match="told"):
+        fail()
+    assert read(path) == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@WRITERS
+def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, write: Write) -> None:
+    path = tmp_path / "thing"
+    write(path, "old")
+
+    def fail() -> None:
+        with atomic_path(path) as temporary:
+            write(temporary, "half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(InputError, match=r"thing: No space left on device; what was .* is kept"):
+        fail()
+    assert read(path) == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_kernel_refusing_to_write_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """No simulation: the process may write no file beyond 1000 bytes."""
+    path = tmp_path / "thing"
+    write_text(path, "old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with ExitStack() as undo:
+        undo.callback(resource.setrlimit, resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        with pytest.raises(InputError, match=r"Cannot write .*thing: File too large"):
+            write_text(path, "x" * 100_000)
+    assert read(path) == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@WRITERS
+def test_a_failure_at_the_last_moment_keeps_what_was_there(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "thing"
+    write(path, "old")
+    replace = os.replace
+
+    def refuse(source: Path, target: Path) -> None:
+        if Path(target) == path and read(Path(source)) == "new":
+            raise OSError(errno.EIO, "the disk is broken")
+        replace(source, target)
+
+    def fail() -> None:
+        with atomic_path(path) as temporary:
+            write(temporary, "new")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(InputError, match="the disk is broken"):
+        fail()
+    assert read(path) == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_contents_reach_the_disk_before_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(file: int) -> None:
+        name = Path(os.readlink(f"/proc/self/fd/{file}")).name
+        events.append(f"sync {name}")
+        fsync(file)
+
+    def noted_replace(source: Path, target: Path) -> None:
+        events.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    with atomic_path(tmp_path / "folder") as temporary:
+        temporary.mkdir()
+        (temporary / "a").write_text("a")
+        (temporary / "b").write_text("b")
+    assert {"sync a", "sync b"} <= set(events[: events.index("replace")])
+
+
+def test_a_parent_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="Cannot write"):
+        write_text(tmp_path / "file" / "thing", "text")
+    assert read(tmp_path / "file") == "in the way"
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+    """As for `--output /dev/stdout` or `--output >(gzip > out.gz)`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    heard: list[str] = []
+    # Opened for both directions, so that the reader never waits for a writer that does not come.
+    with open(os.open(pipe, os.O_RDWR), "rb", buffering=0) as both:
+        reader = threading.Thread(target=lambda: heard.append(both.read(100).decode()), daemon=True)
+        reader.start()
+        write_text(pipe, "text")
+        reader.join(timeout=5)
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+        assert heard == ["text"]
+
+
+def test_a_leftover_of_a_killed_process_is_no_obstacle(tmp_path: Path) -> None:
+    leftover = tmp_path / f".thing.{os.getpid()}.tmp"
+    write_folder(leftover, "half")
+    write_text(tmp_path / "thing", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["thing"]
+
+
+def test_json_is_readable_and_keeps_letters(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"word": "Bär", "numbers": [1, 2.5]})
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert "Bär" in text
+    assert text.endswith("}\n")
+    assert json.loads(text) == {"word": "Bär", "numbers": [1, 2.5]}
+
+
+def test_remove_takes_files_folders_and_nothing(tmp_path: Path) -> None:
+    write_folder(tmp_path / "folder", "x")
+    write_file(tmp_path / "file", "x")
+    for name in ("folder", "file", "nothing"):
+        remove(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_remove_takes_a_link_but_not_what_it_points_to(tmp_path: Path) -> None:
+    write_folder(tmp_path / "precious", "x")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    remove(tmp_path / "link")
+    assert read(tmp_path / "precious") == "x"
+    assert not (tmp_path / "link").is_symlink()
