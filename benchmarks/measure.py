@@ -23,7 +23,7 @@ PRESETS: dict[str, dict[str, int]] = {
     "tiny": {"d_model": 128, "ffn": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4},
 }
 GEMM_SIZES = (1024, 2048)
-REPEATS = 5
+REPEATS = 3
 
 
 def gemm(clock: Clock) -> Iterator[Row]:

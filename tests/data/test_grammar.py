@@ -134,23 +134,33 @@ def test_excluded_sentences_stay_out() -> None:
     assert again[:150] == first[1::2]
 
 
+# With this seed the first 2,000 sentences and the rest share German, see the next test.
+SEED = 4
+SIZES = {"test": 2_000, "valid": 2_000, "train": 4_000}
+
+
 def test_written_splits_are_disjoint_on_both_sides_and_reproducible(tmp_path: Path) -> None:
     for folder in ("a", "b"):
-        write_corpus(tmp_path / folder, train=3_000, valid=200, test=300, seed=11)
-    sizes = {"train": 3_000, "valid": 200, "test": 300}
+        write_corpus(tmp_path / folder, **SIZES, seed=SEED)
     for language in ("en", "de"):
-        lines: dict[str, list[str]] = {}
-        for split, size in sizes.items():
+        lines: dict[str, set[str]] = {}
+        for split, size in SIZES.items():
             name = f"{split}.{language}"
-            text = (tmp_path / "a" / name).read_bytes()
-            assert text == (tmp_path / "b" / name).read_bytes()
-            lines[split] = text.decode("utf-8").splitlines()
-            assert len(lines[split]) == size
-        assert set(lines["train"]).isdisjoint(lines["valid"])
-        assert set(lines["train"]).isdisjoint(lines["test"])
-        assert set(lines["valid"]).isdisjoint(lines["test"])
-    pairs = dict(generate(3_500, 11))
-    english = (tmp_path / "a" / "test.en").read_text("utf-8").splitlines()
-    assert [pairs[line] for line in english] == (tmp_path / "a" / "test.de").read_text(
-        "utf-8"
-    ).splitlines()
+            content = (tmp_path / "a" / name).read_bytes()
+            assert content == (tmp_path / "b" / name).read_bytes()
+            assert content.count(b"\n") == size
+            lines[split] = set(content.decode("utf-8").splitlines())
+        assert lines["train"].isdisjoint(lines["valid"] | lines["test"])
+        assert lines["valid"].isdisjoint(lines["test"])
+
+
+def test_sharing_german_is_what_the_splits_have_to_prevent() -> None:
+    """'He reads' and 'he is reading' are one in German: cut blindly, the splits would share."""
+    german = [de for _, de in generate(sum(SIZES.values()), SEED)]
+    assert not set(german[:2_000]).isdisjoint(german[2_000:])
+
+
+def test_written_lines_are_the_pairs(tmp_path: Path) -> None:
+    write_corpus(tmp_path, train=50, valid=10, test=20, seed=3)
+    written = [(tmp_path / f"test.{side}").read_text("utf-8").splitlines() for side in ("en", "de")]
+    assert list(zip(*written, strict=True)) == generate(20, 3)

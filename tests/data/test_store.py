@@ -117,6 +117,16 @@ def test_foreign_files_are_an_error(tmp_path):
         Store.open(missing)
 
 
+def test_a_store_whose_blocks_are_not_full_is_refused(tmp_path, monkeypatch):
+    """Row i is found by division, so blocks of another size would give wrong pairs in silence."""
+    monkeypatch.setattr(module, "ROWS", 5)
+    write_store(tmp_path / "s", [([1], [2])] * 12, 100)
+    assert len(Store.open(tmp_path / "s")) == 12
+    monkeypatch.setattr(module, "ROWS", 6)
+    with pytest.raises(InputError, match="not a token store of Kutta"):
+        Store.open(tmp_path / "s")
+
+
 def test_opening_does_not_read_the_tokens(tmp_path):
     """Memory grows by the offsets (8 bytes a pair), not by the tokens (400 bytes a pair)."""
     count = ROWS

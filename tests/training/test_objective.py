@@ -50,7 +50,7 @@ def gradients(loss: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 def test_loss_and_gradients_equal_cross_entropy_on_full_logits(
     monkeypatch: pytest.MonkeyPatch, elements: int, smoothing: float, dtype: torch.dtype
 ) -> None:
-    """`elements` makes chunks of 1, 1, 2, 3 and 7 rows (9 rows are not padding), and one chunk."""
+    """`elements` makes chunks of 1, 1, 2, 3 and 7 rows (11 rows are not padding), and one chunk."""
     monkeypatch.setattr(objective, "_CHUNK_ELEMENTS", elements)
     hidden, weight, targets = example(dtype=dtype)
     found = token_loss(hidden, weight, targets, PAD, smoothing)
@@ -108,7 +108,7 @@ def test_padding_changes_neither_loss_nor_gradient() -> None:
 def test_nothing_but_padding_costs_nothing() -> None:
     hidden, weight, targets = example()
     loss = token_loss(hidden, weight, torch.full_like(targets, PAD), PAD, 0.1)
-    assert float(loss.smoothed) == float(loss.nll) == 0.0
+    assert loss.smoothed.item() == loss.nll.item() == 0.0
     assert not any(gradient.any() for gradient in gradients(loss.smoothed, hidden, weight))
 
 

@@ -140,7 +140,7 @@ def german_question(clause: Clause) -> str:
 def german_subordinate(clause: Clause) -> str:
     """The finite verb comes last; a separable prefix rejoins it."""
     finite, closing = german_verb(clause)
-    end = f"{closing} {finite}" if closing == clause.verb.de.prefix else f"{closing} {finite}"
+    end = closing + finite if closing == clause.verb.de.prefix else f"{closing} {finite}"
     return words(clause.subject.de, german_middle(clause), end, clause.predicate.after)
 
 

@@ -1,0 +1,118 @@
+"""Every command and example of the README works, and its generated parts are up to date."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kutta.cli import app
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# What makes an example quick, added to the commands and calls that train.
+SMALL = [
+    "train.max_steps=2",
+    "train.save_every=2",
+    "train.warmup=1",
+    "train.threads=1",
+    "train.tensorboard=false",
+    "model.d_model=16",
+    "model.ffn=16",
+    "decode.average=1",
+]
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of the README in one language."""
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def commands() -> list[str]:
+    """The shell commands of the README, without their comments."""
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [line.split("  #")[0].split(" # ")[0].strip() for line in lines if line.strip()]
+
+
+def test_the_commands_are_those_tested_here() -> None:
+    """A new command in the README needs a test: this list makes one think of it."""
+    assert commands() == [
+        "make demo",
+        "make test",
+        "pip install -c constraints.txt .",
+        "kutta train mine.toml",
+        "kutta evaluate runs/mine",
+        'echo "A dog runs." | kutta translate runs/mine',
+    ]
+
+
+def test_training_on_ones_own_data_works_as_written(toy_run: Path, tmp_path: Path) -> None:
+    text = tmp_path / "data" / "mine"
+    text.mkdir(parents=True)
+    for file in (toy_run.parent / "text").iterdir():
+        language = {"xx": "en", "yy": "de"}[file.suffix[1:]]
+        (text / f"{file.stem}.{language}").write_bytes(file.read_bytes())
+    (tmp_path / "mine.toml").write_text(blocks("toml")[0].replace("8000", "300"))
+    bin_folder = Path(sys.executable).parent
+    environment = os.environ | {
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+    }
+    small = " ".join(f"--set {setting}" for setting in SMALL)
+    for command in (line for line in commands() if "kutta" in line and "mine" in line):
+        full = command.replace("kutta train mine.toml", f"kutta train mine.toml {small}")
+        done = subprocess.run(
+            ["bash", "-c", full],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout
+
+
+def test_the_python_examples_work_as_written(
+    shared_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second = blocks("python")
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "data").symlink_to(shared_data)
+    monkeypatch.chdir(tmp_path)
+    small = ", ".join(f'"{setting}"' for setting in [*SMALL, "train.valid_bleu=false"])
+    exec(first.replace('"train.max_steps=1000"', small), {})
+    assert "['" in capsys.readouterr().out.splitlines()[-1]
+    exec(second, {})
+    assert capsys.readouterr().out.startswith("tensor([0.9048, 0.9048, 0.9048])")
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"`?make (\w+)", README):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_every_command_is_in_the_readme() -> None:
+    for command in app.registered_commands:
+        assert command.callback is not None
+        assert f"`kutta {command.callback.__name__}" in README
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    for path, text in script["generated"]().items():
+        assert path.read_text(encoding="utf-8") == text, "run python docs/generate.py"
