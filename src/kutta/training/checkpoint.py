@@ -76,7 +76,7 @@ def _scheduled(path: Path) -> bool:
     try:
         return bool(json.loads((path / "state.json").read_text())["scheduled"])
     except (OSError, ValueError, KeyError, TypeError):
-        return True  # damaged: not ours to remove
+        return True  # damaged, or of an earlier version: not ours to remove
 
 
 def resume(run: Path, trainer: Trainer) -> Progress | None:
@@ -142,10 +142,14 @@ def _optimizer_tensors(trainer: Trainer) -> dict[str, Tensor]:
 
 
 def _restore_optimizer(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
+    """Put Adam's state back; a parameter that has not been updated yet has none."""
+    left = dict(tensors)
     for name, parameter in trainer.model.named_parameters():
-        keys = ("step", "exp_avg", "exp_avg_sq")
-        if f"step.{name}" not in tensors:
-            continue  # a parameter that has not been updated yet
-        trainer.optimizer.state[parameter] = {
-            key: tensors[f"{key}.{name}"].to(parameter.device) for key in keys
-        }
+        if f"step.{name}" not in left:
+            continue
+        state = {key: left.pop(f"{key}.{name}") for key in ("step", "exp_avg", "exp_avg_sq")}
+        if not state["exp_avg"].shape == state["exp_avg_sq"].shape == parameter.shape:
+            raise InputError(f"the moments of {name} have another shape")
+        trainer.optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
+    if left:
+        raise InputError(f"there are moments of {min(left)}, which the model does not have")

@@ -7,7 +7,7 @@ and groups are what verbs and prepositions choose their nouns by.
 
 from typing import NamedTuple
 
-from kutta.data.morphology import Adjective, Noun, adjective, compound, listed, noun
+from kutta.grammar.morphology import Adjective, Noun, adjective, compound, listed, noun
 
 NOUN_TABLE = {
     "person": """
@@ -116,7 +116,7 @@ GROUPS = {
     "standing": "bottle cup glass plate basket box suitcase lamp candle",
     "lying": "text key pen knife spoon doll camera",
     "hanging": "picture mirror clock lamp",
-    "container": "box bag basket suitcase cupboard",
+    "container": "cupboard",
     "seat": "chair sofa bench bed",
     "ground": "table chair bed sofa bench",
     "openable": "door window gate suitcase box bottle",

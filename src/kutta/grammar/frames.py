@@ -6,9 +6,9 @@ FRAMES maps the frame of a verb to the function that draws its complements.
 from collections.abc import Callable
 from random import Random
 
-from kutta.data.clauses import Predicate, words
-from kutta.data.lexicon import ADJECTIVES_OF, NOUN_TABLE, nouns_of
-from kutta.data.morphology import (
+from kutta.grammar.clauses import Predicate, words
+from kutta.grammar.lexicon import ADJECTIVES_OF, NOUN_TABLE, nouns_of
+from kutta.grammar.morphology import (
     ACC,
     DAT,
     NOM,
@@ -17,7 +17,7 @@ from kutta.data.morphology import (
     german_number,
     prepositional,
 )
-from kutta.data.phrases import (
+from kutta.grammar.phrases import (
     PRONOUNS,
     Phrase,
     noun_phrase,
@@ -26,7 +26,7 @@ from kutta.data.phrases import (
     pronoun_object,
     same_thing,
 )
-from kutta.data.places import (
+from kutta.grammar.places import (
     FROM_CITY,
     IN_CITY,
     TO_CITY,
@@ -45,7 +45,7 @@ from kutta.data.places import (
     onto,
     towards,
 )
-from kutta.data.verbs import PEOPLE, Verb
+from kutta.grammar.verbs import PEOPLE, Verb
 
 PEOPLE_KINDS = ("person", "youth", "parent", "family", "relation")
 ANIMAL_KINDS = ("animal", "wild")

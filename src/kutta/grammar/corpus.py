@@ -12,9 +12,10 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from kutta.data.lexicon import NAMES
-from kutta.data.phrases import pick
-from kutta.data.sentences import (
+from kutta.files import write_text
+from kutta.grammar.lexicon import NAMES
+from kutta.grammar.phrases import pick
+from kutta.grammar.sentences import (
     Pair,
     attempt,
     command,
@@ -30,7 +31,6 @@ from kutta.data.sentences import (
     wh_question,
     yes_no_question,
 )
-from kutta.files import write_text
 
 SHORTEST, LONGEST = 4, 20  # words of an English sentence
 

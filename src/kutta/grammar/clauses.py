@@ -6,10 +6,10 @@ end; in subordinate clauses all of it goes to the end. English needs 'do' where 
 
 from typing import NamedTuple
 
-from kutta.data.adverbials import Adverbial
-from kutta.data.morphology import FourForms
-from kutta.data.phrases import Phrase
-from kutta.data.verbs import BE, Modal, Verb
+from kutta.grammar.adverbials import Adverbial
+from kutta.grammar.morphology import FourForms
+from kutta.grammar.phrases import Phrase
+from kutta.grammar.verbs import BE, Modal, Verb
 
 AM: FourForms = ("am", "are", "is", "are")
 WAS: FourForms = ("was", "were", "was", "were")

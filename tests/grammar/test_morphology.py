@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from kutta.data import determiners as det
-from kutta.data import verbs
-from kutta.data.lexicon import ADJECTIVES, COMPOUNDS, NOUNS
-from kutta.data.morphology import (
+from kutta.grammar import determiners as det
+from kutta.grammar import verbs
+from kutta.grammar.lexicon import ADJECTIVES, COMPOUNDS, NOUNS
+from kutta.grammar.morphology import (
     ACC,
     DAT,
     GEN,
@@ -17,7 +17,7 @@ from kutta.data.morphology import (
     german_number,
     prepositional,
 )
-from kutta.data.phrases import determined
+from kutta.grammar.phrases import determined
 
 CASES = (NOM, ACC, DAT, GEN)
 

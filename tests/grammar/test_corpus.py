@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kutta.data import verbs
-from kutta.data.grammar import PRODUCTIONS, Pair, generate, write_corpus
-from kutta.data.morphology import HABEN, SEIN
+from kutta.grammar import verbs
+from kutta.grammar.corpus import PRODUCTIONS, Pair, generate, write_corpus
+from kutta.grammar.morphology import HABEN, SEIN
 
 SAMPLES = generate(2_000, seed=2024)
 

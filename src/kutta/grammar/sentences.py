@@ -3,7 +3,7 @@
 from random import Random
 from typing import NamedTuple
 
-from kutta.data.clauses import (
+from kutta.grammar.clauses import (
     Clause,
     english_question,
     english_statement,
@@ -13,13 +13,13 @@ from kutta.data.clauses import (
     german_statement,
     german_subordinate,
 )
-from kutta.data.frames import in_field
-from kutta.data.gaps import OBJECT_VERBS, RELATIVES, draw_question, related
-from kutta.data.lexicon import nouns_of
-from kutta.data.morphology import ACC, DAT, ER, NOM, Noun, prepositional
-from kutta.data.phrases import YOU, noun_phrase, pick
-from kutta.data.places import Words
-from kutta.data.predication import (
+from kutta.grammar.frames import in_field
+from kutta.grammar.gaps import OBJECT_VERBS, RELATIVES, draw_question, related
+from kutta.grammar.lexicon import nouns_of
+from kutta.grammar.morphology import ACC, DAT, ER, NOM, Noun, prepositional
+from kutta.grammar.phrases import YOU, noun_phrase, pick
+from kutta.grammar.places import Words
+from kutta.grammar.predication import (
     ANY,
     PRESENT,
     Plans,
@@ -27,7 +27,7 @@ from kutta.data.predication import (
     draw_subject,
     draw_weather,
 )
-from kutta.data.verbs import (
+from kutta.grammar.verbs import (
     ASKING,
     ATTEMPTING,
     KNOW,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from kutta.data.determiners import BAGS, OWNED_KINDS, THE, Determiner
-from kutta.data.lexicon import ADJECTIVES_OF, COMPOUNDS, NAMES, nouns_of
-from kutta.data.morphology import (
+from kutta.grammar.determiners import BAGS, OWNED_KINDS, THE, Determiner
+from kutta.grammar.lexicon import ADJECTIVES_OF, COMPOUNDS, NAMES, nouns_of
+from kutta.grammar.morphology import (
     ACC,
     DU,
     ER,

@@ -3,14 +3,14 @@
 A verb row reads: English forms | German forms | who does it | frame and what it is done to.
 English: base [past participle], or only the base when regular. German: infinitive ('·' after a
 separable prefix), er-form, participle, 'sein' when the perfect takes it. The frame names the
-complements, see kutta.data.frames.
+complements, see kutta.grammar.frames.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kutta.data.lexicon import nouns_of
-from kutta.data.morphology import (
+from kutta.grammar.lexicon import nouns_of
+from kutta.grammar.morphology import (
     ACC,
     DAT,
     FourForms,
@@ -96,7 +96,7 @@ dance_with | tanzen tanzt getanzt | people | about mit:dat people
 go went gone | gehen geht gegangen sein | people | to place
 run ran run | laufen läuft gelaufen sein | people | to place
 run ran run | laufen läuft gelaufen sein | animals | to outdoors river lake
-drive drove driven | fahren fährt gefahren sein | people | to spot city village hotel castle
+drive drove driven | fahren fährt gefahren sein | people | to spot city village
 fly flew flown | fliegen fliegt geflogen sein | people | city
 travel | reisen reist gereist sein | people | city
 lay laid laid | legen legt gelegt | people | put lying

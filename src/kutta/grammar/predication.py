@@ -2,12 +2,12 @@
 
 from random import Random
 
-from kutta.data.adverbials import ADVERBIALS, CAUSES, NEVER, Adverbial
-from kutta.data.clauses import Clause, Predicate
-from kutta.data.frames import FRAMES, PEOPLE_KINDS, describable
-from kutta.data.morphology import NOM, Noun, listed
-from kutta.data.phrases import IT, Phrase, noun_phrase, person, pick, pronoun_subject
-from kutta.data.verbs import BE, CAN, MODALS, VERBS, WEATHER, WILL, Modal, Verb
+from kutta.grammar.adverbials import ADVERBIALS, CAUSES, NEVER, Adverbial
+from kutta.grammar.clauses import Clause, Predicate
+from kutta.grammar.frames import FRAMES, PEOPLE_KINDS, describable
+from kutta.grammar.morphology import NOM, Noun, listed
+from kutta.grammar.phrases import IT, Phrase, noun_phrase, person, pick, pronoun_subject
+from kutta.grammar.verbs import BE, CAN, MODALS, VERBS, WEATHER, WILL, Modal, Verb
 
 # A plan is a tense, or a modal with the infinitive.
 Plans = tuple[str, ...]

@@ -5,8 +5,8 @@ Each goes with certain tenses only, so that English and German agree on the tens
 
 from typing import NamedTuple
 
-from kutta.data.lexicon import ADJECTIVES_OF, nouns_of
-from kutta.data.morphology import (
+from kutta.grammar.lexicon import ADJECTIVES_OF, nouns_of
+from kutta.grammar.morphology import (
     DAT,
     DEFINITE,
     GEN,

@@ -5,15 +5,15 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from kutta.data.clauses import Clause, Predicate, english_statement, german_subordinate
-from kutta.data.determiners import BAGS, HOW_MANY, WHICH, WHOSE, Determiner
-from kutta.data.frames import PEOPLE_KINDS
-from kutta.data.lexicon import COMPOUNDS, NOUNS, nouns_of
-from kutta.data.morphology import ACC, DAT, NOM, RELATIVE, Noun
-from kutta.data.phrases import WHO, Phrase, adjectives, determined, pick, same_thing
-from kutta.data.places import Words
-from kutta.data.predication import PRESENT, Plans, draw_clause, draw_subject
-from kutta.data.verbs import BE, PEOPLE, VERBS, Verb
+from kutta.grammar.clauses import Clause, Predicate, english_statement, german_subordinate
+from kutta.grammar.determiners import BAGS, HOW_MANY, WHICH, WHOSE, Determiner
+from kutta.grammar.frames import PEOPLE_KINDS
+from kutta.grammar.lexicon import COMPOUNDS, NOUNS, nouns_of
+from kutta.grammar.morphology import ACC, DAT, NOM, RELATIVE, Noun
+from kutta.grammar.phrases import WHO, Phrase, adjectives, determined, pick, same_thing
+from kutta.grammar.places import Words
+from kutta.grammar.predication import PRESENT, Plans, draw_clause, draw_subject
+from kutta.grammar.verbs import BE, PEOPLE, VERBS, Verb
 
 TENSES: Plans = (*PRESENT, "perfect", "past", "will", "modal")
 # Where there is no adverbial, English cannot always tell present from past: 'they read'.
