@@ -178,7 +178,12 @@ def test_train_prepare_average_and_info_work_on_a_config(folder: Path) -> None:
     assert "`model.safetensors`" not in (folder / "run" / "README.md").read_text()
     facts = json.loads(kutta("info", "run", "--json", cwd=folder).out)
     assert facts["method"] == "rk4"
-    assert facts["training"] == {"checkpoints": 2, "last_step": 4, "finished": True}
+    assert facts["training"] == {
+        "checkpoints": 2,
+        "last_step": 4,
+        "best_step": 4,
+        "finished": True,
+    }
     parts = facts["parameters"]
     assert parts["total"] == parts["embeddings"] + parts["encoder"] + parts["decoder"]
     before = (folder / "run" / "model.safetensors").read_bytes()

@@ -247,8 +247,8 @@ def info(
         _print_json(facts)
     else:
         for name, value in facts.items():
-            parts = value.items() if isinstance(value, dict) else [("", value)]
-            for part, fact in parts:
+            parts: dict[str, Any] = value if isinstance(value, dict) else {"": value}
+            for part, fact in parts.items():
                 title = f"{name} {part}".strip().replace("_", " ")
                 typer.echo(f"{title:<32}{_shown(fact)}")
 

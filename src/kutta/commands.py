@@ -17,7 +17,7 @@ from kutta.metrics import METRICS, Score, multi_bleu
 from kutta.model.arithmetic import cost_of
 from kutta.model.build import build_model
 from kutta.significance import Comparison, paired_bootstrap
-from kutta.training.checkpoint import average, list_checkpoints
+from kutta.training.checkpoint import average, best_step, list_checkpoints, step_of
 from kutta.training.run import is_prepared
 from kutta.translate.evaluate import Evaluation, evaluate
 from kutta.translate.sampling import Sampling
@@ -107,7 +107,7 @@ def average_run(run: Path, last: int, steps: Sequence[int], output: Path | None)
     config = Config.load(run / "config.json")
     there = list_checkpoints(run)
     if steps:
-        by_step = {int(path.name.removeprefix("step-")): path for path in there}
+        by_step = {step_of(path): path for path in there}
         missing = [step for step in steps if step not in by_step]
         if missing:
             have = ", ".join(map(str, by_step)) or "none"
@@ -159,7 +159,8 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
         },
         "training": {
             "checkpoints": len(checkpoints),
-            "last_step": int(checkpoints[-1].name.removeprefix("step-")) if checkpoints else 0,
+            "last_step": step_of(checkpoints[-1]) if checkpoints else 0,
+            "best_step": best_step(checkpoints[-1]) if checkpoints else 0,
             "finished": (run / "model.safetensors").is_file(),
         },
     }

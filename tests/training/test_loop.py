@@ -210,15 +210,29 @@ def test_randomness_follows_from_the_seed_alone(configure: Configure, assemble: 
     assert [step.loss for step in steps(other, 4)] != before
 
 
-def test_dropout_is_at_work_and_differs_between_batches(
-    configure: Configure, assemble: Assemble
+def test_dropout_is_drawn_anew_for_each_batch_and_seed(
+    configure: Configure, assemble: Assemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same batch again with a learning rate of almost nothing: only dropout differs."""
+    """The same weights and the same batch each time, so only dropout can make a difference."""
+    losses: list[float] = []
+    real = loop.token_loss
+
+    def noted(*inputs: Any) -> Any:
+        found = real(*inputs)
+        losses.append(float(found.nll))
+        return found
+
+    monkeypatch.setattr(loop, "token_loss", noted)
     settings = ("train.lr=1e-30", "train.warmup_from=0.0", "model.dropout=0.5")
-    bench = assemble(configure(*settings))
-    bench.stream = Fixed([bench.stream.take(0)])
-    losses = [step.loss for step in steps(bench, 3)]
-    assert len(set(losses)) == 3
+    first: Any = None
+    for seed in (1, 2):
+        config = configure(*settings, "train.accumulate=2", f"train.seed={seed}")
+        bench = assemble(config)
+        first = first or bench
+        bench.trainer.model.load_state_dict(first.trainer.model.state_dict())
+        bench.stream = Fixed([first.stream.take(0)])
+        steps(bench, 3)
+    assert len(losses) == len(set(losses)) == 2 * 3 * 2
 
 
 # ---- what goes wrong ------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from kutta.grammar.sentences import (
     yes_no_question,
 )
 
-SHORTEST, LONGEST = 4, 20  # words of an English sentence
+SHORTEST, LONGEST = 4, 14  # words of an English sentence
 
 # How often each kind of sentence is drawn.
 PRODUCTIONS: dict[Callable[[Random], Pair], int] = {

@@ -66,6 +66,19 @@ def list_checkpoints(run: Path) -> list[Path]:
     return sorted(p for p in (run / FOLDER).glob("step-*") if p.name[5:].isdecimal())
 
 
+def step_of(checkpoint: Path) -> int:
+    """The step at which a checkpoint was saved."""
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def best_step(checkpoint: Path) -> int:
+    """The step of the best validation up to this checkpoint; 0 where none was made."""
+    try:
+        return int(json.loads((checkpoint / "state.json").read_text())["progress"]["best_step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
 def regular_checkpoints(run: Path) -> list[Path]:
     """The newest checkpoint and the scheduled ones before it, oldest first."""
     checkpoints = list_checkpoints(run)

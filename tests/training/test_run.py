@@ -1,0 +1,655 @@
+"""A run from start to end: it resumes exactly, refuses what is not its own, and loses nothing."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from kutta import files
+from kutta.config import Config
+from kutta.errors import InputError
+from kutta.metrics import Score
+from kutta.training import run as run_module
+from kutta.training.checkpoint import list_checkpoints
+from kutta.training.report import Reporter, read_metrics
+from kutta.training.run import Outcome, open_run, plan_of, train
+from kutta.training.stopping import asked_to_stop
+from kutta.training.validate import Validation
+from kutta.translate import Translator
+
+Configure = Callable[..., Config]
+Train = Callable[..., Outcome]
+
+
+@pytest.fixture
+def silently(silent: Console) -> Train:
+    """`train` without a word."""
+
+    def go(config: Config, overwrite: bool = False) -> Outcome:
+        return train(config, overwrite, silent)
+
+    return go
+
+
+def at_step(monkeypatch: pytest.MonkeyPatch, number: int, act: Callable[[], Any]) -> None:
+    """Do something in the middle of training, right after update `number`."""
+    real = Reporter.step
+
+    def step(self: Reporter, record: Any) -> None:
+        real(self, record)
+        if record.number == number:
+            act()
+
+    monkeypatch.setattr(Reporter, "step", step)
+
+
+def ask_to_stop(number: int = signal.SIGTERM) -> None:
+    os.kill(os.getpid(), number)
+
+
+def saved(config: Config) -> list[int]:
+    return [int(path.name.removeprefix("step-")) for path in list_checkpoints(Path(config.run))]
+
+
+def model_of(config: Config) -> bytes:
+    return (Path(config.run) / "model.safetensors").read_bytes()
+
+
+def recorded(config: Config, kind: str) -> list[int]:
+    return [r["step"] for r in read_metrics(Path(config.run)) if r["kind"] == kind]
+
+
+def state_of(config: Config) -> dict[str, Any]:
+    return json.loads((list_checkpoints(Path(config.run))[-1] / "state.json").read_text())
+
+
+def validations(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
+    """Let the validations find these losses, one after another."""
+    left = iter(losses)
+    monkeypatch.setattr(
+        run_module, "held_out_loss", lambda *_: Validation(next(left), 1.0, tokens=5)
+    )
+
+
+# ---- a whole run ----------------------------------------------------------------------------
+
+
+def test_a_run_from_text_to_translation(configure: Configure, silently: Train) -> None:
+    config = configure("train.valid_bleu=true", "train.tensorboard=true")
+    outcome = silently(config)
+    run = Path(config.run)
+    assert (outcome.run, outcome.step, outcome.ended) == (run, 8, "finished")
+    there = {path.name for path in run.iterdir()}
+    assert there == {
+        *("config.json", "vocab.txt", "store", "checkpoints", "metrics.jsonl", "train.log"),
+        *("model.safetensors", "README.md", "tensorboard"),
+    }
+    assert saved(config) == [4, 8]
+    assert recorded(config, "train") == list(range(1, 9))
+    assert recorded(config, "valid") == [4, 8]
+    assert Config.load(run / "config.json") == config
+    for file in run.rglob("*"):
+        if file.is_file() and file.name not in ("config.json", "train.log"):
+            assert str(run.parent).encode() not in file.read_bytes(), f"{file} holds a path"
+
+
+def test_a_validation_has_loss_perplexity_and_bleu_with_its_signature(
+    configure: Configure, silently: Train
+) -> None:
+    config = configure("train.valid_bleu=true", "train.max_steps=4")
+    outcome = silently(config)
+    (record,) = [r for r in read_metrics(Path(config.run)) if r["kind"] == "valid"]
+    assert outcome.validation is not None
+    assert isinstance(outcome.validation.bleu, Score)
+    assert record["bleu"] == outcome.validation.bleu.value
+    assert record["signature"] == outcome.validation.bleu.signature
+    assert "|" in record["signature"]
+    assert record["loss"] > record["nll"] > 0
+    target = Path(config.data.dir) / "valid.bb"
+    tokens = sum(len(line.split()) + 1 for line in target.read_text().splitlines())
+    assert record["tokens"] == tokens
+    card = (Path(config.run) / "README.md").read_text()
+    assert record["signature"] in card
+    assert "kutta translate run" in card
+
+
+def test_the_final_model_is_the_average_of_the_last(configure: Configure, silently: Train) -> None:
+    """Also where the best from long ago is kept beside them: it is not among the last."""
+    from safetensors.numpy import load_file
+
+    config = configure("train.save_every=2", "train.keep_last=2", "decode.average=5")
+    silently(config)
+    parts = [load_file(p / "model.safetensors") for p in list_checkpoints(Path(config.run))[-2:]]
+    for name, tensor in load_file(Path(config.run) / "model.safetensors").items():
+        mean = (parts[0][name].astype("f8") + parts[1][name]) / 2
+        assert (tensor == mean.astype("f4")).all()
+
+
+def test_bpe_dropout_is_at_work(configure: Configure, silently: Train) -> None:
+    bpe = ("data.tokenizer=bpe", "data.vocab_size=300", "train.batch_tokens=500")
+    models: list[bytes] = []
+    for rate in (0.0, 0.3):
+        config = configure(*bpe, "train.max_steps=1", f"data.bpe_dropout={rate}")
+        silently(config, overwrite=True)
+        models.append(model_of(config))
+    assert models[0] != models[1]
+
+
+def test_a_moved_run_still_translates(
+    configure: Configure, silently: Train, tmp_path: Path
+) -> None:
+    config = configure("train.max_steps=4")
+    silently(config)
+    before = Translator.load(config.run, "cpu").translate(["dog sees cat"])
+    shutil.copytree(config.run, tmp_path / "elsewhere" / "copy")
+    shutil.rmtree(config.run)
+    moved = tmp_path / "elsewhere" / "copy"
+    assert Translator.load(moved, "cpu").translate(["dog sees cat"]) == before
+    checkpoint = moved / "checkpoints" / "step-00000004"
+    assert len(Translator.load(checkpoint, "cpu").translate(["dog sees cat"])) == 1
+
+
+def test_a_moved_run_goes_on(configure: Configure, silently: Train, tmp_path: Path) -> None:
+    straight = configure("train.max_steps=8")
+    silently(straight)
+    config = configure("train.max_steps=4", f"run={tmp_path / 'first'}")
+    silently(config)
+    (tmp_path / "first").rename(tmp_path / "second")
+    moved = configure("train.max_steps=8", f"run={tmp_path / 'second'}")
+    assert silently(moved).step == 8
+    assert model_of(moved) == model_of(straight)
+
+
+def test_running_a_finished_run_again_changes_nothing(
+    configure: Configure, silently: Train
+) -> None:
+    config = configure("train.valid_bleu=true", "train.max_steps=4")
+    first = silently(config)
+    names = ("model.safetensors", "README.md", "metrics.jsonl", "config.json")
+    before = {name: (Path(config.run) / name).read_bytes() for name in names}
+    again = silently(config)
+    assert again.ended == "finished"
+    assert first.validation is not None
+    assert again.validation is not None
+    assert again.validation.loss == first.validation.loss
+    assert {name: (Path(config.run) / name).read_bytes() for name in names} == before
+
+
+# ---- interruptions --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_the_same_command_goes_on_exactly(
+    configure: Configure,
+    silently: Train,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    number: int,
+) -> None:
+    """Twice interrupted off the schedule, the final model is that of an uninterrupted run.
+
+    It averages five checkpoints, so one that only an interruption made would show.
+    """
+    settings = (
+        "train.save_every=3",
+        "train.max_steps=11",
+        "decode.average=5",
+        "train.accumulate=2",
+    )
+    straight = configure(*settings, f"run={tmp_path / 'straight'}")
+    silently(straight)
+    config = configure(*settings)
+    handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    for stop, checkpoints in ((4, [3, 4]), (8, [3, 6, 8])):
+        with monkeypatch.context() as patch:
+            at_step(patch, stop, lambda: ask_to_stop(number))
+            outcome = silently(config)
+        assert (outcome.ended, outcome.step) == ("interrupted", stop)
+        assert saved(config) == checkpoints
+        assert not (Path(config.run) / "model.safetensors").exists()
+        log = (Path(config.run) / "train.log").read_text()
+        assert f"saved at step {stop}; run the same command to go on" in log
+    assert handlers == [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    assert silently(config).ended == "finished"
+    assert saved(config) == saved(straight) == [3, 6, 9, 11]
+    assert model_of(config) == model_of(straight)
+    last = "checkpoints/step-00000011"
+    for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        found, wanted = (Path(c.run) / last / name for c in (config, straight))
+        assert found.read_bytes() == wanted.read_bytes(), name
+    assert recorded(config, "train") == list(range(1, 12))
+    assert recorded(config, "valid") == recorded(straight, "valid") == [3, 6, 9, 11]
+
+
+def test_a_second_signal_ends_at_once(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure()
+    with monkeypatch.context() as patch:
+        at_step(patch, 6, lambda: (ask_to_stop(), ask_to_stop()))
+        with pytest.raises(KeyboardInterrupt):
+            silently(config)
+    assert saved(config) == [4]
+    assert silently(config).ended == "finished"
+
+
+def test_training_in_a_thread_works_without_signals(configure: Configure, silently: Train) -> None:
+    """As from a notebook's worker, where signals cannot be caught."""
+    outcomes: list[Outcome] = []
+    config = configure("train.max_steps=2")
+    thread = threading.Thread(target=lambda: outcomes.append(silently(config)))
+    thread.start()
+    thread.join()
+    assert [outcome.ended for outcome in outcomes] == ["finished"]
+
+
+def test_the_signal_is_named_and_nothing_is_asked_before_it_comes() -> None:
+    with asked_to_stop() as asked:
+        assert asked == []
+        ask_to_stop()
+        time.sleep(0)
+        assert asked == ["SIGTERM"]
+
+
+class Killed(BaseException):
+    """The process ends here: no handler runs, nothing is cleaned up."""
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "config.json",
+        "vocab.txt",
+        "store/valid.arrow",
+        "store/report.json",
+        "checkpoints/step-00000002",
+        r"checkpoints/\.step-00000004\..*/optimizer.safetensors",
+        r"checkpoints/\.step-00000005\..*/state.json",
+        "model.safetensors",
+        "README.md",
+    ],
+)
+def test_a_run_killed_at_any_write_goes_on_exactly(
+    configure: Configure,
+    silently: Train,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Right before this file or folder gets its name, with all temporaries left lying about."""
+    settings = ("train.save_every=2", "train.max_steps=5", "train.keep_last=1", "train.log_every=2")
+    config = configure(*settings)
+    replace, dead = os.replace, list[bool]()
+
+    def kill(source: Any, target: Any) -> None:
+        if re.fullmatch(moment, str(Path(target).relative_to(config.run))):
+            dead.append(True)
+            raise Killed
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", kill)
+        patch.setattr(files, "remove", lambda path: dead or files_remove(path))
+        with pytest.raises(Killed):
+            silently(config)
+    assert list(Path(config.run).rglob(".*.tmp"))
+    assert silently(config).ended == "finished"
+    assert model_of(config) == reference_model(settings, configure, silently, tmp_path_factory)
+    assert recorded(config, "train") == [2, 4]
+    assert not list(Path(config.run).rglob(".*.tmp")), "what the killed process left is swept up"
+
+
+files_remove = files.remove
+_models: dict[tuple[str, ...], bytes] = {}
+
+
+def reference_model(
+    settings: tuple[str, ...],
+    configure: Configure,
+    silently: Train,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> bytes:
+    """The final model of these settings without an interruption, trained once."""
+    if settings not in _models:
+        config = configure(*settings, f"run={tmp_path_factory.mktemp('straight') / 'run'}")
+        silently(config)
+        _models[settings] = model_of(config)
+    return _models[settings]
+
+
+def test_a_killed_process_goes_on_exactly(
+    configure: Configure, silently: Train, tmp_path: Path
+) -> None:
+    """SIGKILL at a moment of chance; then the same command."""
+    settings = (
+        *("train.max_steps=60", "train.save_every=3", "train.keep_last=2", "train.threads=1"),
+        *("data.tokenizer=bpe", "data.vocab_size=300", "data.bpe_dropout=0.2"),
+        *("train.batch_tokens=300", "train.valid_every=60"),
+    )
+    config = configure(*settings)
+    path = tmp_path / "config.json"
+    path.write_text(config.to_json())
+    command = [sys.executable, "-m", "kutta", "train", str(path)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 300
+        while not saved(config) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(random.uniform(0.0, 0.5))
+        process.kill()
+    stopped = saved(config)
+    assert stopped, "the process did not come to its first checkpoint"
+    assert silently(config).ended == "finished"
+    straight = configure(*settings, f"run={tmp_path / 'straight'}")
+    silently(straight)
+    assert model_of(config) == model_of(straight), f"killed at about step {stopped[-1]}"
+    assert recorded(config, "train") == list(range(1, 61))
+
+
+# ---- whose folder it is ---------------------------------------------------------------------
+
+
+def test_a_run_of_another_config_is_refused_with_key_and_values(
+    configure: Configure, silently: Train
+) -> None:
+    silently(configure("train.max_steps=4"))
+    before = saved(configure())
+    for override, phrase in (
+        ("model.d_model=16", "model.d_model = 8 there, 16 here"),
+        ("train.lr=0.5", "train.lr = 0.01 there, 0.5 here"),
+        ("train.seed=9", "train.seed = 1 there, 9 here"),
+        ("data.max_ratio=3.0", "data.max_ratio = 9.0 there, 3.0 here"),
+        ("train.batch_tokens=99", "train.batch_tokens = 160 there, 99 here"),
+    ):
+        with pytest.raises(InputError) as caught:
+            silently(configure(override))
+        assert phrase in str(caught.value)
+        assert "--overwrite" in str(caught.value)
+    assert saved(configure()) == before
+    assert Config.load(Path(configure().run) / "config.json") == configure("train.max_steps=4")
+
+
+def test_free_settings_may_change_and_more_steps_go_on(
+    configure: Configure, silently: Train, tmp_path: Path
+) -> None:
+    config = configure("train.max_steps=4")
+    assert silently(config).step == 4
+    longer = configure("train.max_steps=8", "train.log_every=2", "decode.beam=1")
+    assert silently(longer).step == 8
+    assert Config.load(Path(config.run) / "config.json") == longer
+    straight = configure("train.max_steps=8", f"run={tmp_path / 'straight'}")
+    silently(straight)
+    assert model_of(longer) == model_of(straight)
+
+
+def test_raising_an_end_that_was_off_the_schedule_is_exact_too(
+    configure: Configure, silently: Train, tmp_path: Path
+) -> None:
+    """The old last checkpoint, which the longer run would not have made, is not averaged."""
+    keep = "decode.average=5"
+    silently(configure("train.max_steps=5", keep))
+    longer = configure("train.max_steps=9", keep)
+    silently(longer)
+    straight = configure("train.max_steps=9", keep, f"run={tmp_path / 'straight'}")
+    silently(straight)
+    assert saved(longer) == saved(straight) == [4, 8, 9]
+    assert model_of(longer) == model_of(straight)
+
+
+def test_until_text_is_prepared_every_setting_may_change(configure: Configure) -> None:
+    """A run that failed on a wrong setting goes on once it is put right."""
+    with pytest.raises(InputError, match="nothing"):
+        train(configure("data.train=nothing"))
+    open_run(configure("data.max_ratio=4.0", "model.d_model=16"))
+    assert Config.load(Path(configure().run) / "config.json").model.d_model == 16
+
+
+def test_overwrite_begins_anew(configure: Configure, silently: Train) -> None:
+    silently(configure("train.max_steps=8"))
+    other = configure("train.max_steps=4", "model.d_model=16")
+    (Path(other.run) / "hypotheses").mkdir()
+    assert silently(other, overwrite=True).step == 4
+    assert saved(other) == [4]
+    assert recorded(other, "train") == [1, 2, 3, 4]
+    assert not (Path(other.run) / "hypotheses").exists()
+
+
+def test_overwrite_with_missing_text_keeps_the_old_run(
+    configure: Configure, silently: Train
+) -> None:
+    config = configure("train.max_steps=4")
+    silently(config)
+    before = model_of(config)
+    with pytest.raises(InputError, match="nothing"):
+        silently(configure("data.valid=nothing"), overwrite=True)
+    assert model_of(config) == before
+    assert saved(config) == [4]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("thesis.txt", "ten years of work"),
+        ("config.json", '{"architectures": ["SomeoneElse"], "model": "x"}'),
+        ("config.json", "not JSON"),
+        ("config.json", "[]"),
+    ],
+)
+def test_a_folder_of_someone_else_is_neither_used_nor_removed(
+    configure: Configure, silently: Train, overwrite: bool, file: str, text: str
+) -> None:
+    config = configure()
+    run = Path(config.run)
+    run.mkdir()
+    (run / file).write_text(text)
+    (run / "precious").write_text("x")
+    with pytest.raises(InputError, match="is not a run of Kutta; choose another folder"):
+        silently(config, overwrite)
+    assert {path.name for path in run.iterdir()} == {file, "precious"}
+    assert (run / file).read_text() == text
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_in_the_place_of_the_run_is_neither_used_nor_removed(
+    configure: Configure, silently: Train, overwrite: bool
+) -> None:
+    config = configure()
+    Path(config.run).write_text("precious")
+    with pytest.raises(InputError, match="choose another folder"):
+        silently(config, overwrite)
+    assert Path(config.run).read_text() == "precious"
+
+
+def test_an_empty_folder_is_taken(configure: Configure, silently: Train) -> None:
+    config = configure("train.max_steps=1")
+    Path(config.run).mkdir()
+    assert silently(config).ended == "finished"
+
+
+def test_text_that_is_missing_is_told_before_training(
+    configure: Configure, silently: Train, tmp_path: Path
+) -> None:
+    """A prepared run needs the text for BLEU only; it says so at once, not at the first BLEU."""
+    silently(configure("train.max_steps=1"))
+    moved = configure("train.max_steps=9", "train.valid_bleu=true", f"data.dir={tmp_path / 'no'}")
+    with pytest.raises(InputError, match=r"There is no folder .*no; set data\.dir"):
+        silently(moved)
+    assert recorded(moved, "train") == [1]
+    assert silently(configure("train.max_steps=2", f"data.dir={tmp_path / 'no'}")).step == 2
+
+
+def test_an_unknown_device_is_told_before_anything_is_thrown_away(
+    configure: Configure, silently: Train
+) -> None:
+    config = configure("train.max_steps=1")
+    silently(config)
+    with pytest.raises(InputError, match="device"):
+        silently(configure("train.device=abacus"), overwrite=True)
+    assert model_of(config)
+
+
+def test_the_plan_says_what_would_be_done(configure: Configure, silently: Train) -> None:
+    config = configure("train.max_steps=4")
+    plan = plan_of(config)
+    assert "start" in plan
+    assert "to be prepared" in plan
+    assert not Path(config.run).exists(), "nothing is done"
+    silently(config)
+    assert "go on from step-00000004" in plan_of(config)
+    assert "; prepared" in plan_of(config)
+    with pytest.raises(InputError, match="nothing"):
+        plan_of(configure("data.test=['nothing']"))
+
+
+# ---- best, patience, and losses that are not finite -----------------------------------------
+
+
+def test_patience_ends_a_run_and_it_stays_ended(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure("train.max_steps=50", "train.save_every=2", "train.patience=2")
+    validations(monkeypatch, [5.0, 4.0, 4.0, 4.5, 1.0])
+    outcome = silently(config)
+    assert (outcome.ended, outcome.step) == ("early stop", 8)
+    assert state_of(config)["progress"] == {
+        "best": 4.0,
+        "best_step": 4,
+        "since_best": 2,
+        "by": "loss",
+    }
+    assert (Path(config.run) / "model.safetensors").is_file()
+    again = silently(config)
+    assert (again.ended, again.step) == ("early stop", 8)
+    more = configure("train.max_steps=10", "train.save_every=2", "train.patience=5")
+    outcome = silently(more)
+    assert (outcome.ended, outcome.step) == ("finished", 10)
+    assert state_of(more)["progress"]["best"] == 1.0
+
+
+def test_patience_counts_across_interruptions(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure("train.max_steps=50", "train.save_every=2", "train.patience=3")
+    validations(monkeypatch, [1.0, 2.0, 2.0, 2.0, 2.0])
+    with monkeypatch.context() as patch:
+        at_step(patch, 5, ask_to_stop)
+        assert silently(config).ended == "interrupted"
+    assert (silently(config).step, state_of(config)["progress"]["since_best"]) == (8, 3)
+
+
+def test_the_best_is_kept_beside_the_last(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure("train.max_steps=12", "train.save_every=2", "train.keep_last=2")
+    validations(monkeypatch, [5.0, 1.0, 2.0, 3.0, 2.0, 4.0])
+    silently(config)
+    assert saved(config) == [4, 10, 12]
+
+
+def test_the_best_is_kept_where_validations_are_more_often_than_checkpoints(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("train.save_every=4", "train.valid_every=1", "train.keep_last=2")
+    config = configure(*settings, "train.max_steps=8")
+    validations(monkeypatch, [9.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    silently(config)
+    assert saved(config) == [3, 4, 8]
+    assert state_of(config)["progress"]["best_step"] == 3
+
+
+def test_the_best_by_bleu(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("train.best=bleu", "train.valid_bleu=true", "train.keep_last=1")
+    config = configure(*settings, "train.save_every=2", "train.max_steps=6")
+    scores = iter([10.0, 30.0, 20.0])
+    monkeypatch.setattr(
+        run_module, "valid_score", lambda *_: Score("BLEU", next(scores), "", "signed")
+    )
+    silently(config)
+    assert saved(config) == [4, 6]
+    assert [r["bleu"] for r in read_metrics(Path(config.run)) if r["kind"] == "valid"] == [
+        10,
+        30,
+        20,
+    ]
+
+
+def test_another_measure_of_the_best_starts_its_own_count(
+    configure: Configure, silently: Train
+) -> None:
+    """A loss of 3 is no BLEU to beat."""
+    silently(configure("train.max_steps=4", "train.valid_bleu=true"))
+    by_bleu = configure("train.max_steps=8", "train.valid_bleu=true", "train.best=bleu")
+    silently(by_bleu)
+    progress = state_of(by_bleu)["progress"]
+    assert (progress["by"], progress["best_step"]) == ("bleu", 8)
+
+
+def test_a_validation_that_is_not_finite_is_no_best(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure("train.max_steps=6", "train.save_every=2")
+    validations(monkeypatch, [float("nan"), 5.0, float("inf")])
+    silently(config)
+    assert state_of(config)["progress"]["best_step"] == 4
+
+
+def test_a_training_that_breaks_keeps_its_last_checkpoint(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure("train.max_steps=50", "train.max_bad_steps=3")
+    sessions: list[Any] = []
+    real = run_module.make_trainer
+
+    def caught_trainer(*inputs: Any) -> Any:
+        sessions.append(real(*inputs))
+        return sessions[-1]
+
+    def ruin() -> None:
+        with torch.no_grad():
+            next(sessions[-1].model.parameters()).fill_(torch.nan)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "make_trainer", caught_trainer)
+        at_step(patch, 5, ruin)
+        with pytest.raises(InputError, match="not finite for 3 steps in a row"):
+            silently(config)
+    assert saved(config) == [4]
+    log = (Path(config.run) / "train.log").read_text()
+    assert log.count("update skipped") == 2
+    records = [r for r in read_metrics(Path(config.run)) if r["step"] > 5]
+    assert [(r["loss"], r["skipped"]) for r in records] == [(None, 1), (None, 1)]
+    assert silently(configure("train.max_steps=8", "train.max_bad_steps=3")).ended == "finished"
+
+
+def test_a_truncated_checkpoint_is_told_and_the_one_before_goes_on(
+    configure: Configure, silently: Train, tmp_path: Path
+) -> None:
+    straight = configure("train.max_steps=12", f"run={tmp_path / 'straight'}")
+    silently(straight)
+    silently(configure("train.max_steps=8"))
+    config = configure("train.max_steps=12")
+    newest = list_checkpoints(Path(config.run))[-1]
+    damaged = newest / "optimizer.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(InputError, match=rf"{newest} is damaged .*go on from step-00000004"):
+        silently(config)
+    shutil.rmtree(newest)
+    assert silently(config).ended == "finished"
+    assert model_of(config) == model_of(straight)
+    assert recorded(config, "train") == list(range(1, 13))
