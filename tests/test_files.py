@@ -163,6 +163,15 @@ def test_a_parent_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path) -> N
     assert read(tmp_path / "file") == "in the way"
 
 
+def test_a_file_does_not_take_the_place_of_a_folder(tmp_path: Path) -> None:
+    """As for `--output some-folder`."""
+    write_folder(tmp_path / "precious", "x")
+    with pytest.raises(InputError, match=r"Cannot write .*precious: Is a directory"):
+        write_text(tmp_path / "precious", "text")
+    assert read(tmp_path / "precious") == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
 def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
     """As for `--output /dev/stdout` or `--output >(gzip > out.gz)`."""
     pipe = tmp_path / "pipe"

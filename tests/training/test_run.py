@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from safetensors.numpy import load_file
 
 from kutta import files
 from kutta.config import Config
@@ -126,12 +127,14 @@ def test_a_validation_has_loss_perplexity_and_bleu_with_its_signature(
     assert "kutta translate run" in card
 
 
-def test_the_final_model_is_the_average_of_the_last(configure: Configure, silently: Train) -> None:
+def test_the_final_model_is_the_average_of_the_last(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the best from long ago is kept beside them: it is not among the last."""
-    from safetensors.numpy import load_file
-
     config = configure("train.save_every=2", "train.keep_last=2", "decode.average=5")
+    validations(monkeypatch, [1.0, 2.0, 2.0, 2.0])
     silently(config)
+    assert saved(config) == [2, 6, 8]
     parts = [load_file(p / "model.safetensors") for p in list_checkpoints(Path(config.run))[-2:]]
     for name, tensor in load_file(Path(config.run) / "model.safetensors").items():
         mean = (parts[0][name].astype("f8") + parts[1][name]) / 2
