@@ -191,9 +191,13 @@ def _version(package: str) -> str:
 # ---- sacreBLEU and chrF: sacrebleu's numbers under sacrebleu's signatures --------------------
 
 
+# `force` only silences a warning about text that looks tokenised, which split text is.
+_BLEU = partial(BLEU, force=True)
+
+
 def sacre_bleu(hypotheses: Lines, references: References) -> Score:
     """SacreBLEU's BLEU (13a tokens, exponential smoothing) of detokenised text."""
-    return _sacre(BLEU)(hypotheses, references)
+    return _sacre(_BLEU)(hypotheses, references)
 
 
 def chrf(hypotheses: Lines, references: References, word_order: int = 0) -> Score:
@@ -223,7 +227,7 @@ def _sacre(make: Callable[[], BLEU | CHRF]) -> Metric:
 
 METRICS: dict[str, Metric] = {
     "bleu": multi_bleu(),
-    "sacrebleu": _sacre(BLEU),
+    "sacrebleu": _sacre(_BLEU),
     "chrf": _sacre(CHRF),
     "chrf++": _sacre(partial(CHRF, word_order=2)),
 }
