@@ -190,6 +190,13 @@ def test_train_prepare_average_and_info_work_on_a_config(folder: Path) -> None:
     assert kutta("average", "run", "--step", 4, cwd=folder).code == 0
     assert (folder / "run" / "model.safetensors").read_bytes() != before
     is_one_sentence(kutta("average", "run", "--step", 3, cwd=folder), "step 3", "2, 4")
+    # A damaged store is made anew, and the training that was begun goes on with its own tokens.
+    (folder / "run" / "store" / "train.arrow").write_bytes(b"damaged")
+    more = ("train", "config.toml", "--set", "model.solver=rk4", "--set", "train.max_steps=5")
+    is_one_sentence(kutta(*more, cwd=folder), "train.arrow", "--overwrite")
+    remade = kutta("prepare", "config.toml", "--set", "model.solver=rk4", "--overwrite", cwd=folder)
+    assert remade.code == 0, remade.err
+    assert "going on from step 4" in kutta(*more, cwd=folder).out
     # The run has checkpoints of rk4 now: another method needs another folder, or --overwrite.
     is_one_sentence(kutta("train", "config.toml", cwd=folder), "model.solver", "rk4", "--overwrite")
     assert kutta("train", "config.toml", "--overwrite", cwd=folder).code == 0

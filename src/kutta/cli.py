@@ -15,6 +15,7 @@ from rich.console import Console
 from kutta import __version__
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.files import remove
 
 app = typer.Typer(
     name="kutta",
@@ -75,12 +76,15 @@ def prepare(
 ) -> None:
     """Learn the vocabulary and turn the text files into the store that training reads.
 
-    `kutta train` does this by itself where it is missing.
+    `kutta train` does this by itself where it is missing. --overwrite makes the store anew and
+    touches nothing else of the run.
     """
     from kutta.training.run import open_run, prepare_run, prepared_report
 
     settings = Config.load(config, set or ())
-    run = open_run(settings, overwrite)
+    if overwrite:
+        remove(Path(settings.run) / "store")
+    run = open_run(settings)
     report = prepare_run(settings, run)
     if json:
         _print_json(prepared_report(run))

@@ -11,7 +11,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -28,10 +28,13 @@ _FREE_KEYS = frozenset({"run", "data.dir", "data.test"}) | {
 }
 
 
+Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
 class Section(BaseModel):
     """A group of settings: unknown names are errors, values cannot change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class DataConfig(Section):
@@ -135,8 +138,10 @@ class TrainConfig(Section):
     accumulate: int = Field(default=1, ge=1, description="batches added up for one update")
     lr: float = Field(default=0.002, gt=0.0, description="peak learning rate")
     warmup: int = Field(default=4000, ge=1, description="steps of linear warm-up")
-    warmup_from: float = Field(default=1e-7, ge=0.0, description="learning rate of the first step")
-    adam_betas: tuple[float, float] = Field(default=(0.9, 0.997), description="Adam's decay rates")
+    warmup_from: float = Field(
+        default=1e-7, ge=0.0, description="learning rate before the first step"
+    )
+    adam_betas: tuple[Decay, Decay] = Field(default=(0.9, 0.997), description="Adam's decay rates")
     adam_eps: float = Field(default=1e-8, gt=0.0, description="Adam's epsilon")
     clip_norm: float = Field(
         default=0.0, ge=0.0, description="largest gradient norm; 0 for no limit"
@@ -164,7 +169,7 @@ class TrainConfig(Section):
         default=20, ge=1, description="steps with a non-finite loss before giving up"
     )
     tensorboard: bool = Field(default=True, description="write TensorBoard events to the run")
-    seed: int = Field(default=1, ge=0, description="everything random follows from it")
+    seed: int = Field(default=1, ge=0, lt=1 << 63, description="everything random follows from it")
 
     @field_validator("adam_betas", mode="before")
     @classmethod
@@ -214,19 +219,20 @@ class Config(Section):
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Config":
         """Read a .toml file (or a run's config.json); overrides are "key=value" strings."""
         path = Path(path)
+        kind = "JSON" if path.suffix == ".json" else "TOML"
         try:
             text = path.read_text(encoding="utf-8")
-            values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+            values = json.loads(text) if kind == "JSON" else tomllib.loads(text)
         except FileNotFoundError:
             raise InputError(f"There is no config file {path}; check the path.") from None
         except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-            raise InputError(
-                f"{path} is not readable as {path.suffix[1:].upper()}: {error}."
-            ) from None
+            raise InputError(f"{path} is not readable as {kind}: {error}.") from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"Cannot read the config {path}: {error}.") from None
+        if not isinstance(values, dict):
+            raise InputError(f"{path} does not hold a table of settings; give a config.")
         for override in overrides:
-            apply_override(values, override)
+            apply_override(cast(dict[str, Any], values), override)
         return cls.parse(values, where=str(path))
 
     @classmethod
@@ -235,7 +241,8 @@ class Config(Section):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise InputError(f"{where}: {first_mistake(error, known_keys())}") from None
+            known = [*known_keys(), *cls.model_fields]
+            raise InputError(f"{where}: {first_mistake(error, known)}") from None
 
     def to_json(self) -> str:
         """Readable JSON, the form kept in a run directory."""

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,19 @@ def atomic_path(path: Path) -> Generator[Path]:
     """Yield a temporary path beside `path`; on success it takes the final name in one step.
 
     Works for files and directories. When the body fails, what was at `path` before is untouched
-    and the temporary is removed. A full disk becomes an InputError that says so.
+    and the temporary is removed. A full disk becomes an InputError that says so. A pipe or a
+    device (/dev/stdout) is written to as it is.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        yield path
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    remove(temporary)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove(temporary)
         yield temporary
         _sync(temporary)
-        if temporary.is_dir():
-            remove(path)
-        os.replace(temporary, path)
+        _take_place(temporary, path)
     except OSError as error:
         remove(temporary)
         raise InputError(
@@ -54,7 +56,24 @@ def remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
+
+
+def _take_place(temporary: Path, path: Path) -> None:
+    """Give `temporary` the name `path`; a folder in the way is removed only afterwards."""
+    if not (temporary.is_dir() and path.is_dir()):  # a file does not take the place of a folder
+        os.replace(temporary, path)
+        return
+    before = path.with_name(f".{path.name}.{os.getpid()}.before.tmp")
+    remove(before)
+    os.replace(path, before)
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        os.replace(before, path)
+        raise
+    remove(before)
 
 
 def _sync(path: Path) -> None:

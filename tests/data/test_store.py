@@ -100,7 +100,7 @@ def test_a_truncated_store_is_an_error(tmp_path, share):
     write_store(path, (([n], [n]) for n in range(1000)), 1000)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(InputError, match=r"train\.arrow.*prepare the data again"):
+    with pytest.raises(InputError, match=r"train\.arrow.*kutta prepare CONFIG --overwrite"):
         Store.open(path)
 
 

@@ -81,12 +81,12 @@ def test_smoothing_by_hand() -> None:
     """Two tokens of equal logits: log p = -log 2 for both, whatever the smoothing."""
     hidden, weight = torch.ones(1, 1, 2), torch.zeros(2, 2)
     loss = token_loss(hidden, weight, torch.tensor([[1]]), PAD, 0.3)
-    assert float(loss.smoothed) == pytest.approx(math.log(2))
+    assert loss.smoothed.item() == pytest.approx(math.log(2))
     # p = (1/4, 3/4), q = (0.2, 0.8) with V = 2 and eps = 0.4
     weight = torch.tensor([[0.0, 0.0], [math.log(3), 0.0]])
     loss = token_loss(hidden, weight, torch.tensor([[1]]), PAD, 0.4)
-    assert float(loss.smoothed) == pytest.approx(0.2 * math.log(4) + 0.8 * math.log(4 / 3))
-    assert float(loss.nll) == pytest.approx(math.log(4 / 3))
+    assert loss.smoothed.item() == pytest.approx(0.2 * math.log(4) + 0.8 * math.log(4 / 3))
+    assert loss.nll.item() == pytest.approx(math.log(4 / 3))
 
 
 def test_padding_changes_neither_loss_nor_gradient() -> None:
@@ -141,7 +141,7 @@ def test_autocast_rounds_the_products_only(dtype: torch.dtype, rate: float) -> N
     torch.testing.assert_close((found.smoothed, found.nll), wanted, rtol=rate, atol=0.0)
     for one, other in zip(found_gradients, gradients(wanted[0], hidden, weight), strict=True):
         assert float((one - other).norm() / other.norm()) < rate
-    assert float(found.smoothed) != float(wanted[0]), "autocast did not happen"
+    assert found.smoothed.item() != wanted[0].item(), "autocast did not happen"
 
 
 def test_a_tied_weight_gets_the_sum_of_both_gradients() -> None:
@@ -176,7 +176,7 @@ def test_validation_computes_no_gradient(monkeypatch: pytest.MonkeyPatch, mode: 
         without = token_loss(hidden, weight, targets, PAD, 0.1)
     assert len(products) == 1
     assert not without.smoothed.requires_grad
-    assert float(without.smoothed) == float(with_gradient.smoothed)
+    assert without.smoothed.item() == with_gradient.smoothed.item()
 
 
 def test_only_the_smoothed_loss_is_minimised() -> None:

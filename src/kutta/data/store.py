@@ -20,6 +20,7 @@ ROWS = 65_536  # pairs in a record batch; all but the last are full, so row i is
 _AT_ONCE = 64  # pairs gathered before their pages are given back
 _MARK = {b"kutta": b"token store 1"}
 _SIDES = ("source", "target")
+_ANEW = "make it anew with kutta prepare CONFIG --overwrite"
 _Code = Literal["H", "i"]  # how an array of ids is stored: uint16 or int32
 
 Tokens = NDArray[np.integer[Any]]
@@ -69,9 +70,7 @@ class Store:
             with path.open("rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
-            raise InputError(
-                f"Cannot read {path}: {error.strerror or error}; prepare the data again."
-            ) from error
+            raise InputError(f"Cannot read {path}: {error.strerror or error}; {_ANEW}.") from error
         except ValueError as error:  # an empty file cannot be mapped
             raise _foreign(path) from error
         try:
@@ -142,4 +141,4 @@ def _row(views: tuple[Tokens, NDArray[np.int32]], row: int) -> Tokens:
 
 
 def _foreign(path: Path) -> InputError:
-    return InputError(f"{path} is cut short or not a token store of Kutta; prepare the data again.")
+    return InputError(f"{path} is cut short or not a token store of Kutta; {_ANEW}.")

@@ -126,6 +126,8 @@ def prepare_run(config: Config, run: Path) -> Report | None:
         max_length=data.max_length,
         max_ratio=data.max_ratio,
         dictionaries=tuple(Path(data.dir) / name for name in data.vocabulary),
+        # A model that has begun to learn keeps the tokens it knows.
+        tokenizers=Tokenizers.load(run) if list_checkpoints(run) else None,
     )
     write_json(run / "store" / "report.json", report.to_dict())
     return report
