@@ -1,7 +1,7 @@
 """Write the parts of the documentation that are generated from the code.
 
-    python docs/generate.py          write them
-    python docs/generate.py --check  exit with 1 where they are not up to date
+python docs/generate.py          write them
+python docs/generate.py --check  exit with 1 where they are not up to date
 """
 
 import json
@@ -37,8 +37,8 @@ def configuration() -> str:
     lines = [
         "# Settings",
         "",
-        "A config is a TOML file. `kutta train CONFIG --set section.key=value` changes a setting for",
-        "one command. A name that does not exist is an error, with the nearest one suggested.",
+        "A config is a TOML file. `kutta train CONFIG --set section.key=value` changes a setting",
+        "for one command. A name that does not exist is an error, with the nearest one suggested.",
         "",
         "`run` (required): the folder where everything of a run lives.",
     ]

@@ -7,7 +7,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -251,7 +251,7 @@ def info(
         _print_json(facts)
     else:
         for name, value in facts.items():
-            parts: dict[str, Any] = value if isinstance(value, dict) else {"": value}
+            parts = cast(dict[str, Any], value) if isinstance(value, dict) else {"": value}
             for part, fact in parts.items():
                 title = f"{name} {part}".strip().replace("_", " ")
                 typer.echo(f"{title:<32}{_shown(fact)}")

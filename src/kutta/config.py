@@ -231,9 +231,10 @@ class Config(Section):
             raise InputError(f"Cannot read the config {path}: {error}.") from None
         if not isinstance(values, dict):
             raise InputError(f"{path} does not hold a table of settings; give a config.")
+        settings = cast(dict[str, Any], values)
         for override in overrides:
-            apply_override(cast(dict[str, Any], values), override)
-        return cls.parse(values, where=str(path))
+            apply_override(settings, override)
+        return cls.parse(settings, where=str(path))
 
     @classmethod
     def parse(cls, values: dict[str, Any], where: str = "the config") -> "Config":
