@@ -206,9 +206,7 @@ def measure_store(effort: Effort, folder: Path) -> list[Figure]:
     rows = []
     for _ in range(3):
         forget(store)
-        with worker(
-            replace(effort, threads=1), "startup", store=str(store), batch_tokens=4096
-        ) as fresh:
+        with worker(effort, "startup", store=str(store), batch_tokens=4096) as fresh:
             rows.append(fresh.ask())
     return [
         Figure("store-5m", "startup_s", median(row["seconds"] for row in rows), at_most=10),
@@ -254,7 +252,7 @@ def main() -> None:
         "--clock",
         choices=("wall", "cpu"),
         default="wall",
-        help="cpu counts processor time / threads, for a machine that is busy with other things",
+        help="cpu counts processor time of the main thread: for a machine that has other work",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     chosen = parser.parse_args()
