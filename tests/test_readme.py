@@ -1,5 +1,6 @@
 """Every command and example of the README works, and its generated parts are up to date."""
 
+import gzip
 import os
 import re
 import runpy
@@ -46,6 +47,8 @@ def test_the_commands_are_those_tested_here() -> None:
         "kutta train mine.toml",
         "kutta evaluate runs/mine",
         'echo "A dog runs." | kutta translate runs/mine',
+        "kutta train configs/multi30k-rk2.toml --set data.dir=data/multi30k-bpe/en-de",
+        "kutta evaluate runs/multi30k-rk2",
     ]
 
 
@@ -56,17 +59,31 @@ def test_training_on_ones_own_data_works_as_written(toy_run: Path, tmp_path: Pat
         language = {"xx": "en", "yy": "de"}[file.suffix[1:]]
         (text / f"{file.stem}.{language}").write_bytes(file.read_bytes())
     (tmp_path / "mine.toml").write_text(blocks("toml")[0].replace("8000", "300"))
-    bin_folder = Path(sys.executable).parent
+    run_commands("mine", tmp_path)
+
+
+def test_training_on_multi30k_works_as_written(shared_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    text = tmp_path / "data" / "multi30k-bpe" / "en-de"
+    text.mkdir(parents=True)
+    for file in (shared_data / "multi30k-bpe" / "en-de").glob("*.??.gz"):
+        lines = gzip.decompress(file.read_bytes()).split(b"\n")[:40]
+        (text / file.stem).write_bytes(b"\n".join(lines) + b"\n")
+    run_commands("multi30k", tmp_path)
+
+
+def run_commands(about: str, folder: Path) -> None:
+    """Run the README's commands that name `about`, made small, in `folder`."""
     environment = os.environ | {
-        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "OMP_NUM_THREADS": "1",
     }
     small = " ".join(f"--set {setting}" for setting in SMALL)
-    for command in (line for line in commands() if "kutta" in line and "mine" in line):
-        full = command.replace("kutta train mine.toml", f"kutta train mine.toml {small}")
+    for command in (line for line in commands() if "kutta" in line and about in line):
+        full = f"{command} {small}" if "kutta train" in command else command
         done = subprocess.run(
             ["bash", "-c", full],
-            cwd=tmp_path,
+            cwd=folder,
             env=environment,
             capture_output=True,
             text=True,
