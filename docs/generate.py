@@ -27,8 +27,10 @@ def generated() -> dict[Path, str]:
 def between(text: str, name: str, body: str) -> str:
     """`text` with what stands between the marks of `name` replaced by `body`."""
     start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
-    head, _, rest = text.partition(start)
-    _, _, tail = rest.partition(end)
+    head, opened, rest = text.partition(start)
+    _, closed, tail = rest.partition(end)
+    if not (opened and closed):
+        raise ValueError(f"the marks {start.strip()} and {end.strip()} are not in place")
     return head + start + body + end + tail
 
 
