@@ -18,6 +18,7 @@ from kutta.config import TrainConfig
 from kutta.data.batches import Batch, BatchStream
 from kutta.errors import InputError
 from kutta.model import TranslationModel
+from kutta.training.memory import keep_freed_memory
 from kutta.training.objective import token_loss
 from kutta.training.schedule import learning_rate
 
@@ -63,6 +64,8 @@ class Trainer:
 def make_trainer(model: TranslationModel, config: TrainConfig, device: torch.device) -> Trainer:
     """A trainer at step 0 (Adam; a loss scale for fp16)."""
     model.to(device)
+    if device.type == "cpu":
+        keep_freed_memory()
     optimizer = torch.optim.Adam(
         model.parameters(), lr=config.lr, betas=config.adam_betas, eps=config.adam_eps, fused=True
     )
