@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,7 @@ class Worker:
         return json.loads(answer)
 
     def close(self) -> None:
+        self._process.terminate()  # it may be in the middle of an update nobody waits for
         self._process.communicate()
 
 
@@ -260,6 +262,8 @@ def main() -> None:
     effort = Effort(chosen.threads, chosen.clock)
     if chosen.quick:
         effort = replace(effort, batch_tokens=2048, warmup=1, rounds=3)
+    # So that the stores, over half a gigabyte, are removed then too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     load = os.getloadavg()[0]
     if load > 0.5 and chosen.clock == "wall":
         console.print(f"This machine is busy (load {load:.1f}); --clock cpu is less disturbed.")
