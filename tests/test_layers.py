@@ -14,10 +14,10 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # A room is a module or a folder of src/kutta. A room imports its own layer and the layers before
 # it, never a later one.
 LAYERS = (
-    ("errors", "files", "mistakes", "config", "ode"),
+    ("errors", "files", "mistakes", "settings", "config", "ode"),
     ("model", "data", "grammar"),
     ("training", "translate", "metrics", "significance"),
-    ("analysis", "server", "commands", "demo", "cli"),
+    ("analysis", "reproduce", "server", "commands", "demo", "cli"),
 )
 CONTENT = {"grammar"}  # the built-in corpus: words and rules of two languages, not machinery
 LAYER = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}

@@ -11,12 +11,15 @@ import json
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from kutta.errors import InputError
-from kutta.mistakes import apply_override, first_mistake, suggest
+from kutta.mistakes import apply_override, first_mistake
+from kutta.settings import DataConfig, DecodeConfig, ModelConfig, Section, TrainConfig
+
+__all__ = ["Config", "DataConfig", "DecodeConfig", "ModelConfig", "Section", "TrainConfig"]
 
 # Settings that may change when a run goes on: they do not touch what one update computes.
 _FREE_KEYS = frozenset({"run", "data.dir", "data.test"}) | {
@@ -28,175 +31,6 @@ _FREE_KEYS = frozenset({"run", "data.dir", "data.test"}) | {
 }
 
 
-Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-class Section(BaseModel):
-    """A group of settings: unknown names are errors, values cannot change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class DataConfig(Section):
-    """Where the text is and how it is split into tokens."""
-
-    dir: str = Field(description="folder of the text files")
-    source: str = Field(description="source language: the ending of the source files")
-    target: str = Field(description="target language: the ending of the target files")
-    train: str = Field(
-        default="train", description="name of the training files, or a .tsv of pairs"
-    )
-    valid: str = Field(
-        default="valid", description="name of the validation files, or a .tsv of pairs"
-    )
-    test: list[str] = Field(default_factory=list[str], description="names of the test sets")
-    tokenizer: Literal["bpe", "split"] = Field(
-        default="bpe", description="learn BPE, or text is split"
-    )
-    vocab_size: int = Field(default=8000, ge=16, description="tokens of a learned BPE vocabulary")
-    vocabulary: list[str] = Field(
-        default_factory=list[str],
-        description="split text: fairseq dict.txt in dir; two (source, target) unless shared",
-    )
-    shared_vocab: bool = Field(default=True, description="one vocabulary for both languages")
-    bpe_dropout: float = Field(
-        default=0.0, ge=0.0, lt=1.0, description="skip merges at random in training"
-    )
-    max_length: int = Field(default=256, ge=1, description="longest training sentence, in tokens")
-    max_ratio: float = Field(
-        default=9.0, ge=1.0, description="largest ratio of the two lengths in tokens"
-    )
-
-
-class ModelConfig(Section):
-    """Sizes and the numerical method."""
-
-    d_model: int = Field(default=512, ge=2, description="width of the states")
-    ffn: int = Field(default=2048, ge=1, description="width inside the feed-forward sublayer")
-    heads: int = Field(default=8, ge=1, description="attention heads")
-    encoder_layers: int = Field(default=6, ge=1, description="encoder depth")
-    decoder_layers: int = Field(default=6, ge=1, description="decoder depth")
-    solver: str = Field(default="rk2", description="method of the encoder's blocks")
-    gamma: Literal["tableau", "ones", "learned"] = Field(
-        default="tableau", description="weights of the stages"
-    )
-    field: Literal["san+ffn", "san/ffn", "san", "ffn"] = Field(
-        default="san+ffn", description="which sublayers a block integrates"
-    )
-    decoder_solver: str = Field(default="euler", description="method of the decoder's blocks")
-    decoder_gamma: Literal["tableau", "ones", "learned"] = Field(
-        default="tableau", description="weights of the decoder's stages"
-    )
-    relative_positions: int = Field(default=8, ge=0, description="clip distance; 0 for none")
-    dropout: float = Field(
-        default=0.1, ge=0.0, lt=1.0, description="after each sublayer and embedding"
-    )
-    attention_dropout: float = Field(
-        default=0.1, ge=0.0, lt=1.0, description="on attention weights"
-    )
-    relu_dropout: float = Field(default=0.1, ge=0.0, lt=1.0, description="inside the feed-forward")
-
-    @field_validator("solver", "decoder_solver")
-    @classmethod
-    def _known_method(cls, name: str) -> str:
-        from kutta.ode import METHODS  # here, so that reading settings does not load torch
-
-        if name not in METHODS:
-            raise ValueError(f"no method is called {name!r}{suggest(name, METHODS)}")
-        return name
-
-    @model_validator(mode="after")
-    def _fits(self) -> "ModelConfig":
-        from kutta.ode import HISTORY_METHODS, TABLEAUX
-
-        if self.d_model % self.heads:
-            raise ValueError(f"d_model = {self.d_model} is not a multiple of heads = {self.heads}")
-        for method, gamma in (
-            (self.solver, self.gamma),
-            (self.decoder_solver, self.decoder_gamma),
-        ):
-            if method in HISTORY_METHODS and self.field != "san+ffn":
-                raise ValueError(
-                    f"{method} looks back over whole layers, so field must be 'san+ffn', "
-                    f"not {self.field!r}"
-                )
-            if gamma != "tableau" and method not in TABLEAUX:
-                raise ValueError(
-                    f"gamma = {gamma!r} needs a Runge-Kutta method ({', '.join(TABLEAUX)}); "
-                    f"{method} has no gamma"
-                )
-        return self
-
-
-class TrainConfig(Section):
-    """How the parameters are found."""
-
-    max_steps: int = Field(default=50_000, ge=1, description="updates in all")
-    batch_tokens: int = Field(
-        default=4096, ge=8, description="rows x longest side of a batch, at most"
-    )
-    accumulate: int = Field(default=1, ge=1, description="batches added up for one update")
-    lr: float = Field(default=0.002, gt=0.0, description="peak learning rate")
-    warmup: int = Field(default=4000, ge=1, description="steps of linear warm-up")
-    warmup_from: float = Field(
-        default=1e-7, ge=0.0, description="learning rate before the first step"
-    )
-    adam_betas: tuple[Decay, Decay] = Field(default=(0.9, 0.997), description="Adam's decay rates")
-    adam_eps: float = Field(default=1e-8, gt=0.0, description="Adam's epsilon")
-    clip_norm: float = Field(
-        default=0.0, ge=0.0, description="largest gradient norm; 0 for no limit"
-    )
-    label_smoothing: float = Field(
-        default=0.1, ge=0.0, lt=1.0, description="mass spread over all tokens"
-    )
-    precision: Literal["fp32", "bf16", "fp16"] = Field(default="fp32", description="arithmetic")
-    device: str = Field(default="auto", description="auto, cpu, cuda, cuda:1, ...")
-    threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves it to the machine")
-    log_every: int = Field(default=50, ge=1, description="steps between lines of the log")
-    save_every: int = Field(default=500, ge=1, description="steps between checkpoints")
-    valid_every: int = Field(
-        default=0, ge=0, description="steps between validations; 0: as save_every"
-    )
-    valid_bleu: bool = Field(default=True, description="translate the validation set and score it")
-    patience: int = Field(
-        default=0, ge=0, description="stop after so many validations without a new best"
-    )
-    best: Literal["loss", "bleu"] = Field(
-        default="loss", description="what the best checkpoint is best at"
-    )
-    keep_last: int = Field(default=10, ge=1, description="checkpoints kept")
-    max_bad_steps: int = Field(
-        default=20, ge=1, description="steps with a non-finite loss before giving up"
-    )
-    tensorboard: bool = Field(default=True, description="write TensorBoard events to the run")
-    seed: int = Field(default=1, ge=0, lt=1 << 63, description="everything random follows from it")
-
-    @field_validator("adam_betas", mode="before")
-    @classmethod
-    def _pair(cls, value: Any) -> Any:
-        return tuple(cast(list[Any], value)) if isinstance(value, list) else value
-
-    @model_validator(mode="after")
-    def _fits(self) -> "TrainConfig":
-        if self.best == "bleu" and not self.valid_bleu:
-            raise ValueError("best = 'bleu' needs valid_bleu = true")
-        return self
-
-
-class DecodeConfig(Section):
-    """How translations are searched for."""
-
-    beam: int = Field(default=4, ge=1, description="hypotheses kept")
-    length_penalty: float = Field(
-        default=0.6, description="score = log-probability / length^penalty"
-    )
-    average: int = Field(
-        default=5, ge=1, description="last checkpoints averaged into the final model"
-    )
-    max_length: int = Field(default=0, ge=0, description="longest translation; 0: 2 x source + 20")
-    batch_tokens: int = Field(default=4096, ge=8, description="source tokens translated at once")
-
-
 class Config(Section):
     """Everything about a run."""
 
@@ -206,8 +40,30 @@ class Config(Section):
     train: TrainConfig = Field(default_factory=lambda: TrainConfig())
     decode: DecodeConfig = Field(default_factory=lambda: DecodeConfig())
 
+    @property
+    def language_model(self) -> bool:
+        """Whether this is a model of the target text alone, without a source."""
+        return not self.data.source
+
     @model_validator(mode="after")
     def _fits(self) -> "Config":
+        model = self.model
+        if self.language_model != (model.encoder_layers == 0):
+            raise ValueError(
+                "a language model has no data.source and model.encoder_layers = 0, a translation "
+                f"model has both; here data.source = {self.data.source!r} and "
+                f"model.encoder_layers = {model.encoder_layers}"
+            )
+        if self.language_model and (model.decoder_solver, model.decoder_gamma) != (
+            "euler",
+            "tableau",
+        ):
+            raise ValueError(
+                "a language model has one stack: its method is model.solver and model.gamma, so "
+                "leave model.decoder_solver and model.decoder_gamma out"
+            )
+        if self.language_model and self.train.best == "bleu":
+            raise ValueError("a language model is not scored by BLEU; set train.best = 'loss'")
         if self.data.max_length + 1 > self.train.batch_tokens:
             raise ValueError(
                 f"a sentence of data.max_length = {self.data.max_length} tokens does not fit "
@@ -256,7 +112,7 @@ class Config(Section):
                 continue
             mine, others = self.value(key), other.value(key)
             if mine != others:
-                return f"{key} = {json.dumps(mine)} there, {json.dumps(others)} here"
+                return f"{key} = {_written(mine)} there, {_written(others)} here"
         return None
 
     def value(self, key: str) -> Any:
@@ -267,9 +123,18 @@ class Config(Section):
         return found
 
     def hash(self) -> str:
-        """Ten hex digits that name these settings (where they are stored does not matter)."""
-        values = self.model_dump(mode="json", exclude={"run": True, "data": {"dir"}})
+        """Ten hex digits that name these settings (where they are stored does not matter).
+
+        Defaults are left out, so that a new setting does not rename the runs of yesterday.
+        """
+        values = self.model_dump(
+            mode="json", exclude={"run": True, "data": {"dir"}}, exclude_defaults=True
+        )
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value.model_dump() if isinstance(value, Section) else value)
 
 
 def known_keys() -> list[str]:

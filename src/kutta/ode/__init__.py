@@ -10,6 +10,7 @@ from kutta.ode.solver import (
     RungeKutta,
     Solver,
     make_solver,
+    stages_of,
 )
 from kutta.ode.tableau import TABLEAUX, ButcherTableau, measured_order, order_conditions
 
@@ -27,4 +28,5 @@ __all__ = [
     "make_solver",
     "measured_order",
     "order_conditions",
+    "stages_of",
 ]

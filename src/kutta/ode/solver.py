@@ -131,9 +131,16 @@ OTHER_METHODS: dict[str, tuple[Callable[[int], Solver], str]] = {
     "dlcl": (DLCL, "dynamic linear combination of layers"),
     "polynet": (lambda block: PolyNet(), "y + F(y) + F(F(y))"),
 }
-METHODS = (*TABLEAUX, *OTHER_METHODS)
+CUSTOM = "custom"  # the name of a tableau that the user gives
+METHODS = (*TABLEAUX, *OTHER_METHODS, CUSTOM)
 # Methods that look back to earlier blocks; they need every block of the stack to be theirs.
 HISTORY_METHODS = frozenset({"leapfrog", "multistep", "dlcl"})
+
+
+def stages_of(method: str, own: ButcherTableau | None = None) -> int | None:
+    """How many stages a Runge-Kutta method has; None for a method of another kind."""
+    tableau = own if method == CUSTOM else TABLEAUX.get(method)
+    return None if tableau is None else tableau.stages
 
 
 def make_solver(method: str, gamma: Gamma = "tableau", block: int = 0) -> Solver:

@@ -13,8 +13,9 @@ and the tests are generated from it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from kutta.errors import InputError
 
@@ -23,6 +24,16 @@ Number = int | str | Fraction
 
 def _fractions(numbers: Sequence[Number]) -> tuple[Fraction, ...]:
     return tuple(Fraction(number) for number in numbers)
+
+
+def _fraction(value: Any, where: str) -> Fraction:
+    """A number that a person wrote; 0.25 means exactly 1/4."""
+    try:
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        pass
+    raise InputError(f'{where} = {value!r} of the tableau is not a number; write 2, 0.5 or "1/3".')
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,28 @@ class ButcherTableau:
     ) -> "ButcherTableau":
         """Build from plain numbers or strings such as "1/2"."""
         return cls(tuple(_fractions(row) for row in a), _fractions(b), order, title)
+
+    @classmethod
+    def own(cls, a: Sequence[Sequence[Any]], b: Sequence[Any]) -> "ButcherTableau":
+        """A user's tableau of numbers or strings such as "1/2", its order computed.
+
+        `a` may be the rows below the first, or the whole square with zeros on and above the
+        diagonal.
+        """
+        rows = [
+            [_fraction(x, f"a[{i}][{j}]") for j, x in enumerate(row)] for i, row in enumerate(a)
+        ]
+        weights = [_fraction(x, f"b[{i}]") for i, x in enumerate(b)]
+        if len(rows) == len(weights) and all(len(row) == len(weights) for row in rows):
+            for i, row in enumerate(rows):
+                if any(row[i:]):
+                    raise InputError(
+                        f"Row {i + 1} of the tableau's a is not zero on and above the diagonal; "
+                        "only explicit methods (strictly lower triangular) can be used."
+                    )
+            rows = [row[:i] for i, row in enumerate(rows) if i]
+        tableau = cls.of(rows, weights, order=1, title="your own tableau")
+        return replace(tableau, order=measured_order(tableau))
 
     def __post_init__(self) -> None:
         widths = [len(row) for row in self.a]

@@ -1,57 +1,26 @@
-"""The command line: one thin function per command.
+"""The commands around one run: from a config to a trained model and its scores."""
 
-Wrong input ends in one sentence on standard error and exit code 2, never in a traceback.
-"""
-
-import json
-import sys
-import warnings
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 
-from kutta import __version__
-from kutta.config import Config
-from kutta.errors import InputError
-from kutta.files import remove
-
-app = typer.Typer(
-    name="kutta",
-    help="Machine translation with Transformers whose blocks are steps of an ODE solver.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+from kutta.cli.app import (
+    AsJson,
+    Beam,
+    ConfigFile,
+    Device,
+    DryRun,
+    Overwrite,
+    Penalty,
+    Run,
+    Settings,
+    app,
+    print_json,
 )
-
-ConfigFile = Annotated[Path, typer.Argument(help="a .toml file", show_default=False)]
-Run = Annotated[Path, typer.Argument(help="the folder of a run", show_default=False)]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="change a setting, e.g. model.solver=rk4"),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON for a program to read")]
-Overwrite = Annotated[bool, typer.Option(help="throw away what is there and begin anew")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="check and show, but do nothing")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
-Beam = Annotated[int | None, typer.Option(help="hypotheses kept", show_default="the run's")]
-Penalty = Annotated[
-    float | None,
-    typer.Option(help="score = log-probability / length^penalty", show_default="the run's"),
-]
-
-
-@app.callback(invoke_without_command=True)
-def kutta(
-    version: Annotated[bool, typer.Option("--version", help="show the version")] = False,
-) -> None:
-    """Machine translation with Transformers whose blocks are steps of an ODE solver."""
-    if version:
-        typer.echo(f"kutta {__version__}")
-        raise typer.Exit
+from kutta.config import Config
+from kutta.files import remove
 
 
 @app.command()
@@ -87,7 +56,7 @@ def prepare(
     run = open_run(settings)
     report = prepare_run(settings, run)
     if json:
-        _print_json(prepared_report(run))
+        print_json(prepared_report(run))
     elif report is None:
         typer.echo(f"{run / 'store'} is there already; add --overwrite to make it anew.")
     else:
@@ -180,7 +149,7 @@ def evaluate(
 
     results = evaluate_run(run, test or [], data_dir, beam, length_penalty, device)
     if json:
-        _print_json([result.to_dict() for result in results])
+        print_json([result.to_dict() for result in results])
         return
     for result in results:
         typer.echo(f"{result.test}: {result.sentences:,} sentences [{result.signature}]")
@@ -215,7 +184,7 @@ def score(
         hypothesis, reference, metric or [], against, lowercase, tokenize, samples, seed
     )
     if json:
-        _print_json([result.to_dict() for result in results])
+        print_json([result.to_dict() for result in results])
     else:
         typer.echo("\n".join(str(result) for result in results))
 
@@ -248,7 +217,7 @@ def info(
 
     facts = describe(what, set or [])
     if json:
-        _print_json(facts)
+        print_json(facts)
     else:
         for name, value in facts.items():
             parts = cast(dict[str, Any], value) if isinstance(value, dict) else {"": value}
@@ -269,30 +238,3 @@ def _shown(fact: Any) -> str:
     if isinstance(fact, bool):
         return "yes" if fact else "no"
     return f"{fact:,}" if isinstance(fact, int) else str(fact)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def main() -> None:
-    """Run the command line; every expected failure is one sentence and an exit code."""
-    warnings.showwarning = _show_warning
-    try:
-        app()
-    except InputError as error:
-        _fail(str(error), 2)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone (e.g. `| head`); nobody is left to be told
-        sys.exit(141)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
-
-
-def _show_warning(message: Warning | str, *_: Any) -> None:
-    print(f"kutta: {message}", file=sys.stderr)
-
-
-def _fail(sentence: str, code: int) -> None:
-    print(f"kutta: {sentence}", file=sys.stderr)
-    sys.exit(code)

@@ -1,0 +1,37 @@
+"""The command line: one thin function per command.
+
+Wrong input ends in one sentence on standard error and exit code 2, never in a traceback.
+"""
+
+import sys
+import warnings
+from typing import Any
+
+from kutta.cli import run as run  # each module adds its commands to the app
+from kutta.cli.app import app
+from kutta.errors import InputError
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Run the command line; every expected failure is one sentence and an exit code."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except InputError as error:
+        _fail(str(error), 2)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone (e.g. `| head`); nobody is left to be told
+        sys.exit(141)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    print(f"kutta: {message}", file=sys.stderr)
+
+
+def _fail(sentence: str, code: int) -> None:
+    print(f"kutta: {sentence}", file=sys.stderr)
+    sys.exit(code)
