@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import factorial, prod
+from math import factorial
 
 import numpy as np
 import pytest
@@ -24,10 +24,13 @@ from kutta.ode import (
     RungeKutta,
     Solver,
     make_solver,
+    stages_of,
+    tableau_of,
 )
 
 Array = np.ndarray
 BLOCKS = 5
+OWN = ButcherTableau.own([["8/15"], ["1/4", "5/12"]], ["1/4", 0, "3/4"])  # Wray's third order
 
 
 @pytest.fixture(autouse=True)
@@ -100,9 +103,9 @@ def test_any_explicit_tableau_equals_the_textbook_loop(
     weights = (
         np.ones(tableau.stages) if gamma == "ones" else np.array([float(x) for x in tableau.b])
     )
-    if solver.learned_gamma is not None:
+    for learned in solver.parameters():
         weights = random.normal(size=tableau.stages)
-        solver.learned_gamma.data = torch.from_numpy(weights)
+        learned.data = torch.from_numpy(weights)
     expected, calls = numpy_runge_kutta(full_matrix(tableau), weights, lambda v: np.sin(v @ W), y)
     matrix = torch.from_numpy(W)
     result, history = solver.step(lambda v: torch.sin(v @ matrix), torch.from_numpy(y), ())
@@ -142,36 +145,6 @@ def test_the_papers_blocks_written_out() -> None:
     F4 = F(y + F3)
     close(make_solver("rk4").step(F, y)[0], y + (F1 + 2 * F2 + 2 * F3 + F4) / 6)
     close(make_solver("rk4", "ones").step(F, y)[0], y + F1 + F2 + F3 + F4)
-
-
-@pytest.mark.parametrize("name", TABLEAUX)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_learned_gamma_is_one_scalar_a_stage_and_starts_exactly_at_ones(
-    name: str, dtype: torch.dtype
-) -> None:
-    F, y = field(), state()
-    learned, ones = make_solver(name, "learned"), make_solver(name, "ones")
-    assert [p.tolist() for p in learned.parameters()] == [[1.0] * TABLEAUX[name].stages]
-    assert not list(ones.parameters())
-    cast = lambda v: F(v.double()).to(dtype)  # noqa: E731
-    assert torch.equal(learned.step(cast, y.to(dtype))[0], ones.step(cast, y.to(dtype))[0])
-
-
-@pytest.mark.parametrize("name", ["rk2", "rk4", "midpoint"])
-def test_the_gradient_of_learned_gamma_is_the_stage(name: str) -> None:
-    """d(sum y') / d gamma_i = sum F_i, also where the tableau's own weight is zero."""
-    F, y = field(), state()
-    seen: list[Tensor] = []
-
-    def recorded(v: Tensor) -> Tensor:
-        seen.append(F(v))
-        return seen[-1]
-
-    solver = make_solver(name, "learned").double()
-    solver.step(recorded, y)[0].sum().backward()
-    (gamma,) = solver.parameters()
-    assert gamma.grad is not None
-    close(gamma.grad, torch.stack([stage.sum() for stage in seen]))
 
 
 @pytest.mark.parametrize("name", ["midpoint", "heun3"])
@@ -270,8 +243,8 @@ def test_dlcl_refuses_a_history_of_the_wrong_length() -> None:
 
 def blocks(method: str, count: int = BLOCKS) -> list[Solver]:
     """Solvers of consecutive blocks with coefficients that are nowhere special."""
-    gamma = "learned" if method in TABLEAUX else "tableau"
-    solvers = [make_solver(method, gamma, t).double() for t in range(count)]
+    gamma = "learned" if stages_of(method, OWN) else "tableau"
+    solvers = [make_solver(method, gamma, t, tableau=OWN).double() for t in range(count)]
     for solver in solvers:
         for parameter in solver.parameters():
             torch.nn.init.uniform_(parameter, 0.2, 0.9)
@@ -332,26 +305,31 @@ def test_unknown_names_are_refused_with_a_choice() -> None:
         make_solver("rk5")
     with pytest.raises(InputError, match="learned"):
         RungeKutta(TABLEAUX["rk2"], "learnt")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="no gamma 'ema'"):
+        make_solver("pc2", "ema")
 
 
-# The backward pass (paper.md, end of section 3)
+def test_a_tableau_of_ones_own_is_a_method() -> None:
+    F, y = field(), state()
+    weights = np.array([0.25, 0, 0.75])
+    A = np.array([[0, 0, 0], [8 / 15, 0, 0], [1 / 4, 5 / 12, 0]])
+    expected, _ = numpy_runge_kutta(A, weights, lambda v: F(torch.from_numpy(v)).numpy(), y.numpy())
+    close(make_solver("custom", tableau=OWN).step(F, y)[0], expected)
+    with pytest.raises(InputError, match="needs a tableau"):
+        make_solver("custom")
 
 
-@pytest.mark.parametrize(("gamma", "share"), [("tableau", 0.5), ("ones", 0.0), ("learned", 0.0)])
-def test_the_backward_factor_of_a_stack_of_rk2_blocks(gamma: str, share: float) -> None:
-    """prod (1 + g_k) / 2 for gamma = 1/2, prod g_k for gamma = 1; g = (1 + F'(y)) (1 + F'(z))."""
-    random = np.random.default_rng(3)
-    scale, shift = random.normal(size=6), random.normal(size=6)
-    start = torch.tensor(0.37, dtype=torch.float64, requires_grad=True)
-    y, z, factors = start, 0.37, []
-    for w, c in zip(scale, shift, strict=True):
-        y, _ = make_solver("rk2", gamma).step(lambda v, w=w, c=c: torch.sin(w * v + c), y)
-        middle = z + np.sin(w * z + c)
-        g = (1 + w * np.cos(w * z + c)) * (1 + w * np.cos(w * middle + c))
-        factors.append((1 + g) / 2 if share else g)
-        weight = share or 1.0
-        z = z + weight * np.sin(w * z + c) + weight * np.sin(w * middle + c)
-    y.backward()
-    assert start.grad is not None
-    assert y.item() == pytest.approx(z, rel=1e-12)
-    assert start.grad.item() == pytest.approx(prod(factors), rel=1e-11)
+def test_a_tableau_of_ones_own_changes_no_other_method() -> None:
+    F, y = field(), state()
+    for method in ("rk2", "leapfrog"):
+        plain, _ = make_solver(method).step(F, y)
+        assert torch.equal(make_solver(method, tableau=OWN).step(F, y)[0], plain)
+
+
+def test_the_stages_of_a_method() -> None:
+    known = {"euler": 1, "rk2": 2, "kutta3": 3, "rk4": 4, "leapfrog": None, "pc4": None}
+    assert {method: stages_of(method, OWN) for method in known} == known
+    assert stages_of("custom", OWN) == 3
+    assert stages_of("custom") is None
+    assert tableau_of("custom", OWN) is OWN
+    assert tableau_of("rk4", OWN) is TABLEAUX["rk4"]

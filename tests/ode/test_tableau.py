@@ -184,3 +184,36 @@ def test_a_wrong_stage_of_a_third_order_method_is_noticed() -> None:
     assert measured_order(ButcherTableau.of([["1/2"], [1, 2]], weights, order=1)) == 1
     with pytest.raises(InputError):
         ButcherTableau.of([["1/2"], [1, 2]], weights, order=3)
+
+
+# Tableaux that a person wrote (what else is asked of them: test_own_tableau.py)
+
+
+@settings(deadline=None)
+@given(consistent_tableaux())
+def test_the_order_of_any_written_tableau_is_that_of_the_rooted_trees(
+    tableau: ButcherTableau,
+) -> None:
+    whole = [[str(x) for x in row] for row in square(tableau)]
+    assert ButcherTableau.own(whole, tableau.b).order == min(true_order(tableau), 4)
+
+
+def test_orders_above_four_are_not_denied() -> None:
+    """Fehlberg's two methods of six stages, of order 5 and 4: both are said to be 4 or higher."""
+    a = [
+        ["1/4"],
+        ["3/32", "9/32"],
+        ["1932/2197", "-7200/2197", "7296/2197"],
+        ["439/216", -8, "3680/513", "-845/4104"],
+        ["-8/27", 2, "-3544/2565", "1859/4104", "-11/40"],
+    ]
+    fifth = ButcherTableau.own(a, ["16/135", 0, "6656/12825", "28561/56430", "-9/50", "2/55"])
+    fourth = ButcherTableau.own(a, ["25/216", 0, "1408/2565", "2197/4104", "-1/5", 0])
+    assert (true_order(fifth), true_order(fourth)) == (5, 4)
+    assert fifth.description == fourth.description == "6 stages, order 4 or higher"
+
+
+def test_a_rounded_third_costs_the_order() -> None:
+    """So the printed order tells: Heun's third order with 0.333 in a is of order 1."""
+    rounded = ButcherTableau.own([[0.333], [0, "2/3"]], ["1/4", 0, "3/4"])
+    assert rounded.order == true_order(rounded) < 3

@@ -1,5 +1,6 @@
 """Numerical methods, free of any knowledge about language."""
 
+from kutta.ode.gamma import Gamma
 from kutta.ode.solver import (
     DLCL,
     HISTORY_METHODS,
@@ -7,10 +8,12 @@ from kutta.ode.solver import (
     Leapfrog,
     Multistep,
     PolyNet,
+    PredictorCorrector,
     RungeKutta,
     Solver,
     make_solver,
     stages_of,
+    tableau_of,
 )
 from kutta.ode.tableau import TABLEAUX, ButcherTableau, measured_order, order_conditions
 
@@ -20,13 +23,16 @@ __all__ = [
     "METHODS",
     "TABLEAUX",
     "ButcherTableau",
+    "Gamma",
     "Leapfrog",
     "Multistep",
     "PolyNet",
+    "PredictorCorrector",
     "RungeKutta",
     "Solver",
     "make_solver",
     "measured_order",
     "order_conditions",
     "stages_of",
+    "tableau_of",
 ]

@@ -7,17 +7,16 @@ need of earlier steps. Learned coefficients are parameters of the solver, one so
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from kutta.errors import InputError
+from kutta.ode.gamma import KINDS, Gamma, Weights
 from kutta.ode.tableau import TABLEAUX, ButcherTableau
 
 Field = Callable[[Tensor], Tensor]
 History = tuple[Tensor, ...]
-Gamma = Literal["tableau", "ones", "learned"]
 
 
 class Solver(nn.Module, ABC):
@@ -33,28 +32,42 @@ class Solver(nn.Module, ABC):
 class RungeKutta(Solver):
     """Explicit Runge-Kutta: F_i = F(y + sum_{j<i} beta_ij F_j), y' = y + sum_i gamma_i F_i.
 
-    The stages come from the tableau. The weights gamma belong to the block: `tableau` takes the
-    tableau's b, `ones` sets all to 1 (paper: "gamma = 1"), `learned` trains one scalar per stage,
-    starting at 1 (paper: RK2-block-v2).
+    The stages come from the tableau, the weights gamma are the block's: see kutta.ode.gamma.
+    `start` is where learned weights begin, `width` the d of y (..., d) that a gate has to know.
     """
 
-    def __init__(self, tableau: ButcherTableau, gamma: Gamma = "tableau") -> None:
+    def __init__(
+        self,
+        tableau: ButcherTableau,
+        gamma: Gamma = "tableau",
+        *,
+        start: str = "ones",
+        width: int = 0,
+    ) -> None:
         super().__init__()
+        if gamma not in KINDS:
+            raise InputError(f"gamma is one of {', '.join(KINDS)}, not {gamma!r}.")
         self.evaluations = tableau.stages
         self.beta = [[float(x) for x in row] for row in tableau.a]
-        if gamma not in get_args(Gamma):
-            raise InputError(f"gamma is one of {', '.join(get_args(Gamma))}, not {gamma!r}.")
-        self.learned_gamma = (
-            nn.Parameter(torch.ones(tableau.stages)) if gamma == "learned" else None
-        )
-        self.fixed_gamma = [1.0 if gamma == "ones" else float(x) for x in tableau.b]
+        self.b = [float(x) for x in tableau.b]
+        self.gamma = gamma
+        for name, first in KINDS[gamma].learns(self.b, start, width).items():
+            self.register_parameter(name, nn.Parameter(first))
 
     def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
+        stages = self.stages(F, y)
+        return _combine(y, self.weights(stages), stages), history
+
+    def stages(self, F: Field, y: Tensor) -> list[Tensor]:
+        """F_1, ..., F_s, each of y's shape."""
         stages = [F(y)]
         for row in self.beta:
             stages.append(F(_combine(y, row, stages)))
-        gamma = self.fixed_gamma if self.learned_gamma is None else self.learned_gamma.unbind()
-        return _combine(y, gamma, stages), history
+        return stages
+
+    def weights(self, stages: list[Tensor]) -> Weights:
+        """gamma_1, ..., gamma_s: numbers, scalars or (..., 1); only gates look at the stages."""
+        return KINDS[self.gamma].weights(self.b, dict(self.named_parameters()), stages)
 
 
 class Leapfrog(Solver):
@@ -102,6 +115,36 @@ class DLCL(Solver):
         return _combine(start, self.weights.unbind(), increments), (start, *increments)
 
 
+# Adams-Moulton: the weights of F at y_{t+1}, y_t, y_{t-1}, y_{t-2} after 0, 1, 2 or more blocks.
+ADAMS_MOULTON = ((1 / 2, 1 / 2), (5 / 12, 8 / 12, -1 / 12), (9 / 24, 19 / 24, -5 / 24, 1 / 24))
+
+
+class PredictorCorrector(Solver):
+    """P = y + sum_i ema_i F_i, then y' = y + w_0 F(P) + w_1 F_1(t) + w_2 F_1(t-1) + w_3 F_1(t-2).
+
+    The predictor is a Runge-Kutta block with EMA weights, the corrector a multistep method over
+    the first stages F_1 of this block and of at most two before it. The row w of block t is
+    learned and starts at Adams-Moulton. History: (F_1(t-1), F_1(t-2)), the newest first.
+    """
+
+    def __init__(self, tableau: ButcherTableau, block: int = 0) -> None:
+        super().__init__()
+        self.predictor = RungeKutta(tableau, "ema")
+        self.evaluations = tableau.stages + 1
+        self.corrector = nn.Parameter(torch.tensor(ADAMS_MOULTON[min(block, 2)]))
+
+    def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
+        if len(history) + 2 != len(self.corrector):
+            raise ValueError(
+                f"A corrector of {len(self.corrector)} weights looks back on "
+                f"{len(self.corrector) - 2} blocks, but was given {len(history)} earlier stages."
+            )
+        stages = self.predictor.stages(F, y)
+        predicted = _combine(y, self.predictor.weights(stages), stages)
+        slopes = [F(predicted), stages[0], *history]
+        return _combine(y, self.corrector.unbind(), slopes), (stages[0], *history)[:2]
+
+
 class PolyNet(Solver):
     """y' = y + F(y) + F(F(y)): a polynomial in F, not a Runge-Kutta method."""
 
@@ -112,7 +155,7 @@ class PolyNet(Solver):
         return y + first + F(first), history
 
 
-def _combine(y: Tensor, weights: "list[float] | tuple[Tensor, ...]", terms: list[Tensor]) -> Tensor:
+def _combine(y: Tensor, weights: Weights, terms: list[Tensor]) -> Tensor:
     """y + sum_i weights_i terms_i; zero weights cost nothing and unit weights stay exact."""
     for weight, term in zip(weights, terms, strict=False):
         if isinstance(weight, Tensor):
@@ -130,23 +173,52 @@ OTHER_METHODS: dict[str, tuple[Callable[[int], Solver], str]] = {
     "multistep": (lambda block: Multistep(first=block == 0), "two-step, k learned"),
     "dlcl": (DLCL, "dynamic linear combination of layers"),
     "polynet": (lambda block: PolyNet(), "y + F(y) + F(F(y))"),
+    "pc2": (
+        lambda block: PredictorCorrector(TABLEAUX["rk2"], block),
+        "predictor-corrector: RK2, then Adams-Moulton",
+    ),
+    "pc4": (
+        lambda block: PredictorCorrector(TABLEAUX["rk4"], block),
+        "predictor-corrector: RK4, then Adams-Moulton",
+    ),
 }
 CUSTOM = "custom"  # the name of a tableau that the user gives
 METHODS = (*TABLEAUX, *OTHER_METHODS, CUSTOM)
 # Methods that look back to earlier blocks; they need every block of the stack to be theirs.
-HISTORY_METHODS = frozenset({"leapfrog", "multistep", "dlcl"})
+HISTORY_METHODS = frozenset({"leapfrog", "multistep", "dlcl", "pc2", "pc4"})
+
+
+def tableau_of(method: str, own: ButcherTableau | None = None) -> ButcherTableau | None:
+    """The tableau of a Runge-Kutta method; None for a method of another kind."""
+    return own if method == CUSTOM else TABLEAUX.get(method)
 
 
 def stages_of(method: str, own: ButcherTableau | None = None) -> int | None:
     """How many stages a Runge-Kutta method has; None for a method of another kind."""
-    tableau = own if method == CUSTOM else TABLEAUX.get(method)
+    tableau = tableau_of(method, own)
     return None if tableau is None else tableau.stages
 
 
-def make_solver(method: str, gamma: Gamma = "tableau", block: int = 0) -> Solver:
-    """The solver of the block number `block` (from 0) for a method's name."""
-    if method in TABLEAUX:
-        return RungeKutta(TABLEAUX[method], gamma)
+def make_solver(
+    method: str,
+    gamma: Gamma = "tableau",
+    block: int = 0,
+    *,
+    start: str = "ones",
+    width: int = 0,
+    tableau: ButcherTableau | None = None,
+) -> Solver:
+    """The solver of the block number `block` (from 0) for a method's name.
+
+    `start` and `width` serve gamma (see RungeKutta), `tableau` is the method called "custom".
+    """
+    chosen = tableau_of(method, tableau)
+    if chosen is not None:
+        return RungeKutta(chosen, gamma, start=start, width=width)
+    if method == CUSTOM:
+        raise InputError(
+            "The method 'custom' needs a tableau: [model.tableau] with a and b in the config."
+        )
     if method in OTHER_METHODS and gamma != "tableau":
         raise InputError(f"{method} is not a Runge-Kutta method and has no gamma {gamma!r}.")
     if method in OTHER_METHODS:

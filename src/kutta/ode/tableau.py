@@ -12,10 +12,11 @@ To add a method, add one entry to TABLEAUX; the commands, the error messages, th
 and the tests are generated from it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from kutta.errors import InputError
 
@@ -26,14 +27,46 @@ def _fractions(numbers: Sequence[Number]) -> tuple[Fraction, ...]:
     return tuple(Fraction(number) for number in numbers)
 
 
-def _fraction(value: Any, where: str) -> Fraction:
-    """A number that a person wrote; 0.25 means exactly 1/4."""
-    try:
-        if isinstance(value, int | float | str) and not isinstance(value, bool):
-            return Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        pass
+def _own_numbers(values: Any, where: str) -> list[Fraction]:
+    """A list of numbers that a person wrote."""
+    return [_own_number(x, f"{where}[{i}]") for i, x in enumerate(_own_list(values, where))]
+
+
+def _own_list(value: Any, where: str) -> Sequence[Any]:
+    if isinstance(value, list | tuple):
+        return cast(Sequence[Any], value)
+    raise InputError(
+        f"{where} = {value!r} of the tableau is not a list; a is a list of rows such as "
+        '[["1/2"], [0, "3/4"]], b a list of weights such as ["2/9", "1/3", "4/9"].'
+    )
+
+
+# What a string may say: 2, -0.5, 1/3. No exponents: "1e99999999" would take all memory.
+_WRITTEN = re.compile(r"\s*[+-]?\d{1,40}(\.\d{0,40}|/\d{1,40})?\s*", re.ASCII)
+
+
+def _own_number(value: Any, where: str) -> Fraction:
+    """A number that a person wrote; the decimal 0.1 means exactly 1/10."""
+    written = isinstance(value, str) and _WRITTEN.fullmatch(value)
+    if written or isinstance(value, int | float | Fraction):
+        try:
+            number = Fraction(str(value))  # of its digits; nan and True have none
+            float(number)  # what the solver will calculate with
+            return number
+        except (ValueError, ZeroDivisionError, OverflowError):
+            pass
     raise InputError(f'{where} = {value!r} of the tableau is not a number; write 2, 0.5 or "1/3".')
+
+
+def _below_diagonal(square: list[list[Fraction]]) -> list[list[Fraction]]:
+    """The rows below the first of a whole square, each up to its diagonal."""
+    for i, row in enumerate(square):
+        if any(row[i:]):
+            raise InputError(
+                f"Row {i + 1} of the tableau's a is not zero on and above the diagonal; only "
+                "explicit methods (strictly lower triangular) can be used."
+            )
+    return [row[:i] for i, row in enumerate(square) if i]
 
 
 @dataclass(frozen=True)
@@ -58,24 +91,18 @@ class ButcherTableau:
         return cls(tuple(_fractions(row) for row in a), _fractions(b), order, title)
 
     @classmethod
-    def own(cls, a: Sequence[Sequence[Any]], b: Sequence[Any]) -> "ButcherTableau":
+    def own(cls, a: Any, b: Any) -> "ButcherTableau":
         """A user's tableau of numbers or strings such as "1/2", its order computed.
 
         `a` may be the rows below the first, or the whole square with zeros on and above the
         diagonal.
         """
-        rows = [
-            [_fraction(x, f"a[{i}][{j}]") for j, x in enumerate(row)] for i, row in enumerate(a)
-        ]
-        weights = [_fraction(x, f"b[{i}]") for i, x in enumerate(b)]
-        if len(rows) == len(weights) and all(len(row) == len(weights) for row in rows):
-            for i, row in enumerate(rows):
-                if any(row[i:]):
-                    raise InputError(
-                        f"Row {i + 1} of the tableau's a is not zero on and above the diagonal; "
-                        "only explicit methods (strictly lower triangular) can be used."
-                    )
-            rows = [row[:i] for i, row in enumerate(rows) if i]
+        weights = _own_numbers(b, "b")
+        rows = [_own_numbers(row, f"a[{i}]") for i, row in enumerate(_own_list(a, "a"))]
+        if not weights:
+            raise InputError("The tableau has no weights: b needs a number for every stage.")
+        if [len(row) for row in rows] == [len(weights)] * len(weights):
+            rows = _below_diagonal(rows)
         tableau = cls.of(rows, weights, order=1, title="your own tableau")
         return replace(tableau, order=measured_order(tableau))
 
@@ -87,9 +114,11 @@ class ButcherTableau:
                 f"entries below the diagonal, but a has rows of {widths}."
             )
         if sum(self.b) != 1:
+            rounded = abs(sum(self.b) - 1) < Fraction(1, 100)
+            advice = 'write rounded ones as "1/3"' if rounded else "for other weights see gamma"
             raise InputError(
-                f"The weights b = {[str(b) for b in self.b]} of a tableau must add up to 1, not "
-                f"{sum(self.b)} (weights that do not belong to the block: gamma)."
+                f"The weights b = [{', '.join(map(str, self.b))}] of a tableau must add up to 1, "
+                f"not {sum(self.b)}; {advice}."
             )
         if not 1 <= self.order <= 4:
             raise InputError(f"The order of a tableau is a number from 1 to 4, not {self.order}.")
@@ -108,6 +137,14 @@ class ButcherTableau:
     def c(self) -> tuple[Fraction, ...]:
         """The times of the stages, c_i = sum_j a_ij."""
         return (Fraction(0), *(sum(row, Fraction(0)) for row in self.a))
+
+    @property
+    def description(self) -> str:
+        """One line, such as "3 stages, order 3"."""
+        # Conditions above order 4 are not checked, but no explicit method of fewer than six
+        # stages can meet them (Butcher), so only from six stages on is 4 a lower bound.
+        beyond = " or higher" if self.order == 4 and self.stages >= 6 else ""
+        return f"{self.stages} stage{'s' * (self.stages > 1)}, order {self.order}{beyond}"
 
 
 def order_conditions(tableau: ButcherTableau) -> dict[int, list[tuple[Fraction, Fraction]]]:
