@@ -1,0 +1,95 @@
+"""Public corpora by name: what there is, and getting one."""
+
+from pathlib import Path
+from textwrap import fill, indent
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from kutta.cli.app import AsJson, Overwrite, app, print_json
+
+data_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data_app, name="data", help="List public corpora, and get one.")
+
+Root = Annotated[Path, typer.Option("--dir", help="where the corpora are, one folder each")]
+
+
+@data_app.command("list")
+def list_corpora(root: Root = Path("data"), json: AsJson = False) -> None:
+    """List the corpora that `kutta data get` knows, their terms, and which are here already."""
+    from kutta.corpora.assemble import is_made
+    from kutta.corpora.recipes import RECIPES
+
+    made = {name: is_made(recipe, root) for name, recipe in RECIPES.items()}
+    if json:
+        print_json(
+            [
+                {
+                    "name": name,
+                    "title": recipe.title,
+                    "languages": recipe.languages,
+                    "lines": recipe.lines,
+                    "megabytes": recipe.megabytes,
+                    "terms": recipe.terms,
+                    "here": made[name],
+                    "folder": str(root / name),
+                    "sources": {file: source.url for file, source in recipe.sources.items()},
+                }
+                for name, recipe in RECIPES.items()
+            ]
+        )
+        return
+    width = max(Console().width - 15, 40)
+    for name, recipe in RECIPES.items():
+        here = f"in {root / name}" if made[name] else f"about {recipe.megabytes:,} MB to download"
+        typer.echo(f"{name:<15}{'-'.join(recipe.languages):<10}{recipe.lines:>12,} lines  {here}")
+        typer.echo(indent(fill(f"{recipe.title}. {recipe.terms}", width), " " * 15))
+
+
+@data_app.command("get")
+def get_corpus(
+    name: Annotated[str, typer.Argument(help="a name of `kutta data list`", show_default=False)],
+    root: Root = Path("data"),
+    by_hand: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", help="a folder of files downloaded by hand"),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Download a corpus, check it, clean it, and split it as the paper does.
+
+    Ctrl-C loses nothing: the same command goes on. The downloads stay in downloads/ beside the
+    corpus until you delete them. Getting a corpus means that you accept its terms.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from kutta.corpora.assemble import make_corpus, summary
+    from kutta.corpora.recipes import find_recipe
+
+    recipe = find_recipe(name)
+    typer.echo(f"{recipe.title}.\n{recipe.terms}")
+    console = Console(stderr=True)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    try:
+        report = make_corpus(recipe, root, by_hand, overwrite, progress)
+    except KeyboardInterrupt:
+        typer.echo("kutta: interrupted; the same command goes on where it stopped", err=True)
+        raise typer.Exit(130) from None
+    if report is None:
+        typer.echo(f"{root / name} is there already; add --overwrite to make it anew.")
+        return
+    typer.echo("\n".join(summary(report)))
+    typer.echo(f"written to {root / name}; {root / 'downloads'} may be deleted to save space")

@@ -1,0 +1,1 @@
+"""Named public corpora: fetched, verified, cleaned and split, before the straight line begins."""

@@ -1,0 +1,248 @@
+"""From a recipe to a folder of text: fetch, extract, clean, count, and a report beside it."""
+
+import gzip
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from rich.progress import Progress, TaskID
+
+from kutta import __version__
+from kutta.corpora.clean import fault, held_out, respell, tidy
+from kutta.corpora.download import Patience
+from kutta.corpora.extract import read_rows
+from kutta.corpora.fetch import fetch, record
+from kutta.corpora.recipes import Recipe, Split, Table
+from kutta.errors import InputError
+from kutta.files import atomic_path, remove, write_json
+
+REPORT = "report.json"
+DOWNLOADS = "downloads"
+TOLERANCE = 0.1  # how far a cleaned text may be from the paper's length before we say so
+STEP = 10_000  # lines between two movements of the progress bar
+
+Archives = dict[str, Path]
+Outcome = dict[str, dict[str, Any]]  # split -> what was written and dropped
+
+
+def make_corpus(
+    recipe: Recipe,
+    root: Path,
+    by_hand: Path | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    patience: Patience | None = None,
+) -> dict[str, Any] | None:
+    """Make the folder `root/recipe.name`; return its report, or None where it is there already."""
+    folder = root / recipe.name
+    if not overwrite and is_made(recipe, root):
+        return None
+    if not overwrite and folder.exists():
+        raise InputError(
+            f"{folder} is there, but this version of the recipe did not make it; move it away, "
+            "or add --overwrite to replace it."
+        )
+    if by_hand and not by_hand.is_dir():
+        raise InputError(f"There is no folder {by_hand}; give --from the folder of the downloads.")
+    with progress or Progress(disable=True) as bar:
+        archives = {
+            name: fetch(name, source, root / DOWNLOADS, by_hand, patience or Patience(), bar)
+            for name, source in recipe.sources.items()
+        }
+        with atomic_path(folder) as temporary:
+            temporary.mkdir()
+            if isinstance(recipe.text, Table):
+                splits = _write_table(recipe.text, recipe.languages, archives, temporary, bar)
+            else:
+                splits = {s.name: _write_split(s, archives, temporary, bar) for s in recipe.text}
+            report = _report(recipe, record(root / DOWNLOADS, archives), splits)
+            write_json(temporary / REPORT, report)
+    return report
+
+
+def is_made(recipe: Recipe, root: Path) -> bool:
+    """Whether the folder is there, complete, and made by this version of the recipe."""
+    try:
+        text = (root / recipe.name / REPORT).read_text(encoding="utf-8")
+        report = cast(dict[str, Any], json.loads(text))
+        return (report["recipe"], report["version"]) == (recipe.name, recipe.version)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+class _Text:
+    """A split on its way to the disk: one file per language, counted and hashed."""
+
+    def __init__(
+        self, stack: ExitStack, stem: Path, languages: Sequence[str], end: str = ""
+    ) -> None:
+        self.lines = 0
+        paths = [Path(f"{stem}.{language}{end}") for language in languages]
+        self._files = [stack.enter_context(_create(path)) for path in paths]
+        self._hashes = {language: hashlib.sha256() for language in languages}
+
+    def write(self, row: Sequence[str]) -> None:
+        for text, file, known in zip(row, self._files, self._hashes.values(), strict=True):
+            line = f"{text}\n".encode()
+            file.write(line)
+            known.update(line)
+        self.lines += 1
+
+    def outcome(self, expected: int | None, dropped: Counter[str]) -> dict[str, Any]:
+        """What the report says of this split; the sha256 are of the uncompressed text."""
+        hashes = {language: known.hexdigest() for language, known in self._hashes.items()}
+        facts = {"lines": self.lines, "expected": expected, "dropped": dict(dropped)}
+        return facts | {"sha256": hashes}
+
+
+@contextmanager
+def _create(path: Path) -> Generator[BinaryIO]:
+    """A file to write to, packed where its name ends in .gz."""
+    with open(path, "wb") as raw:
+        if path.suffix != ".gz":
+            yield raw
+            return
+        with (
+            gzip.GzipFile("", "wb", compresslevel=4, fileobj=raw, mtime=0) as packed,  # no date
+            io.BufferedWriter(cast(io.RawIOBase, packed), 1 << 20) as buffer,
+        ):
+            yield cast(BinaryIO, buffer)
+
+
+def _write_split(split: Split, archives: Archives, folder: Path, bar: Progress) -> dict[str, Any]:
+    """Join the parts of a split, cleaned or as published, and check what came out."""
+    languages = list(split.parts[0])
+    task = bar.add_task(f"writing {split.name}", total=split.lines, unit="lines")
+    dropped: Counter[str] = Counter()
+    rows = chain.from_iterable(read_rows(part, archives) for part in split.parts)
+    end = ".gz" if split.cleaning else ""  # what is cleaned is long
+    with ExitStack() as stack:
+        text = _Text(stack, folder / split.name, languages, end)
+        for raw in _watched(rows, bar, task):
+            if split.cleaning is None:
+                text.write(_published(raw, languages, split.name))
+                continue
+            row = [tidy(side, language) for side, language in zip(raw, languages, strict=True)]
+            if reason := fault(row, split.cleaning):
+                dropped[reason] += 1
+            else:
+                text.write(cast(list[str], row))
+    bar.remove_task(task)
+    outcome = text.outcome(split.lines, dropped)
+    _check(split, outcome)
+    return outcome
+
+
+def _write_table(
+    table: Table, languages: tuple[str, ...], archives: Archives, folder: Path, bar: Progress
+) -> Outcome:
+    """Deal the pairs of a table to train, valid and test by their English side."""
+    task = bar.add_task("writing", total=table.lines, unit="lines")
+    dropped: Counter[str] = Counter()
+    credits = folder / "attribution.tsv"
+    with ExitStack() as stack:
+        splits = ("train", "valid", "test")
+        texts = {name: _Text(stack, folder / name, languages) for name in splits}
+        credit_file = stack.enter_context(open(credits, "w", encoding="utf-8"))
+        for (raw,) in _watched(read_rows({"table": table.member}, archives), bar, task):
+            first, second, credit, *_ = *raw.split(b"\t"), b"", b""
+            row = [tidy(first, languages[0]), tidy(second, languages[1])]
+            if reason := fault(row, table.cleaning):
+                dropped[reason] += 1
+                continue
+            english, other = cast(list[str], row)
+            name = held_out(english, table.one_in)
+            texts[name].write((english, other))
+            if source := tidy(credit, ""):
+                credit_file.write(f"{name}\t{texts[name].lines}\t{source}\n")
+    bar.remove_task(task)
+    if not credits.stat().st_size:
+        remove(credits)
+    empty = [name for name, text in texts.items() if not text.lines]
+    if empty:
+        raise InputError(
+            f"{archives[table.member.source]} has too few pairs: nothing is left for "
+            f"{' and '.join(empty)}; delete it and run the same command to download it again."
+        )
+    outcome = {name: text.outcome(None, Counter()) for name, text in texts.items()}
+    outcome["train"]["dropped"] = dict(dropped)
+    return outcome
+
+
+def _watched(
+    rows: Iterator[tuple[bytes, ...]], bar: Progress, task: TaskID
+) -> Iterator[tuple[bytes, ...]]:
+    for number, row in enumerate(rows):
+        if number % STEP == 0:
+            bar.update(task, completed=number)
+        yield row
+
+
+def _published(raw: Sequence[bytes], languages: Sequence[str], name: str) -> list[str]:
+    """A row as it was published, only in today's letters."""
+    try:
+        return [respell(side.decode(), end) for side, end in zip(raw, languages, strict=True)]
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"The text for {name} is not valid UTF-8 ({error.reason}); it is damaged, so delete "
+            "its download and run the same command."
+        ) from error
+
+
+def _check(split: Split, outcome: dict[str, Any]) -> None:
+    """A text that is not cleaned must be the paper's to the line, and where known to the byte."""
+    sources = ", ".join(sorted({m.source for part in split.parts for m in part.values()}))
+    remedy = f"so {sources} is not what the paper used; get it by hand and add --from DIR."
+    if split.cleaning is None and outcome["lines"] != split.lines:
+        raise InputError(
+            f"{split.name} has {outcome['lines']:,} lines instead of {split.lines:,}, {remedy}"
+        )
+    for language, sha256 in split.sha256.items():
+        if outcome["sha256"][language] != sha256:
+            raise InputError(
+                f"The text of {split.name}.{language} has the checksum "
+                f"{outcome['sha256'][language]} instead of {sha256}, {remedy}"
+            )
+    if not outcome["lines"]:
+        raise InputError(f"Nothing is left for {split.name}, {remedy}")
+
+
+def _report(recipe: Recipe, hashes: dict[str, str], splits: Outcome) -> dict[str, Any]:
+    """What was made of what; kept beside the text."""
+    cleanings = (
+        [recipe.text.cleaning]
+        if isinstance(recipe.text, Table)
+        else [split.cleaning for split in recipe.text if split.cleaning]
+    )
+    return {
+        "recipe": recipe.name,
+        "version": recipe.version,
+        "title": recipe.title,
+        "terms": recipe.terms,
+        "kutta": __version__,
+        "sources": {
+            name: {"url": source.url, "sha256": hashes[name]}
+            for name, source in recipe.sources.items()
+        },
+        "cleaning": asdict(cleanings[0]) if cleanings else None,
+        "splits": splits,
+    }
+
+
+def summary(report: dict[str, Any]) -> Iterator[str]:
+    """The report for a person, one line per split."""
+    for name, split in report["splits"].items():
+        dropped = sum(split["dropped"].values())
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in split["dropped"].items())
+        line = f"{name:<12}{split['lines']:>12,} lines"
+        yield line + (f"; {dropped:,} dropped: {reasons}" if dropped else "")
+        expected = split["expected"]
+        if expected and abs(split["lines"] - expected) > TOLERANCE * expected:
+            yield f"{'':<12}the paper has about {expected:,}: compare before you trust results"
