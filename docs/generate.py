@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from kutta.config import Config, Section
-from kutta.ode.catalogue import method_table
+from kutta.ode.catalogue import gamma_table, method_table
 
 ROOT = Path(__file__).parent.parent
 
 
 def generated() -> dict[Path, str]:
     """Each file with generated parts, as it should be."""
-    readme = ROOT / "README.md"
-    return {
-        readme: between(readme.read_text(encoding="utf-8"), "methods", method_table(markdown=True)),
-        ROOT / "docs" / "configuration.md": configuration(),
-    }
+    tables = {"methods": method_table(markdown=True), "gammas": gamma_table(markdown=True)}
+    pages = {ROOT / "docs" / "configuration.md": configuration()}
+    for page in (ROOT / "README.md", ROOT / "docs" / "methods.md"):
+        text = page.read_text(encoding="utf-8")
+        for name, table in tables.items():
+            text = between(text, name, table)
+        pages[page] = text
+    return pages
 
 
 def between(text: str, name: str, body: str) -> str:
@@ -64,6 +67,8 @@ def default(info: Any) -> str:
     """The default as TOML writes it."""
     if info.is_required():
         return "required"
+    if info.default is None and info.default_factory is None:
+        return "none"
     return f"`{json.dumps(info.get_default(call_default_factory=True))}`"
 
 

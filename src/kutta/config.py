@@ -9,11 +9,11 @@ The names are those a user writes in a file:
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from kutta.errors import InputError
 from kutta.mistakes import apply_override, first_mistake
@@ -34,7 +34,7 @@ _FREE_KEYS = frozenset({"run", "data.dir", "data.test"}) | {
 class Config(Section):
     """Everything about a run."""
 
-    run: str = Field(description="folder where everything of this run lives")
+    run: str = Field(min_length=1, description="folder where everything of this run lives")
     data: DataConfig
     model: ModelConfig = Field(default_factory=lambda: ModelConfig())
     train: TrainConfig = Field(default_factory=lambda: TrainConfig())
@@ -45,31 +45,37 @@ class Config(Section):
         """Whether this is a model of the target text alone, without a source."""
         return not self.data.source
 
-    @model_validator(mode="after")
-    def _fits(self) -> "Config":
-        model = self.model
-        if self.language_model != (model.encoder_layers == 0):
-            raise ValueError(
-                "a language model has no data.source and model.encoder_layers = 0, a translation "
-                f"model has both; here data.source = {self.data.source!r} and "
-                f"model.encoder_layers = {model.encoder_layers}"
-            )
-        if self.language_model and (model.decoder_solver, model.decoder_gamma) != (
-            "euler",
-            "tableau",
-        ):
-            raise ValueError(
-                "a language model has one stack: its method is model.solver and model.gamma, so "
-                "leave model.decoder_solver and model.decoder_gamma out"
-            )
-        if self.language_model and self.train.best == "bleu":
-            raise ValueError("a language model is not scored by BLEU; set train.best = 'loss'")
-        if self.data.max_length + 1 > self.train.batch_tokens:
-            raise ValueError(
-                f"a sentence of data.max_length = {self.data.max_length} tokens does not fit "
-                f"into train.batch_tokens = {self.train.batch_tokens}"
-            )
-        return self
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        data, model = self.data, self.model
+        yield (
+            self.language_model and model.encoder_layers > 0,
+            "the setting data.source is missing; add it, or for a language model, which has no "
+            "source, set model.encoder_layers = 0",
+        )
+        yield (
+            not self.language_model and model.encoder_layers == 0,
+            f"model.encoder_layers = 0 makes a language model, which has no source; leave "
+            f"data.source = {data.source!r} out, or set model.encoder_layers to 1 or more",
+        )
+        yield (
+            self.language_model
+            and (model.decoder_solver, model.decoder_gamma) != ("euler", "tableau"),
+            "a language model has one stack, whose method is model.solver and model.gamma; leave "
+            "model.decoder_solver and model.decoder_gamma out",
+        )
+        yield (
+            self.language_model and data.max_source > 0,
+            "a language model has no source to cut; leave data.max_source out",
+        )
+        yield (
+            self.language_model and self.train.best == "bleu",
+            "a language model is not scored by BLEU; set train.best = 'loss'",
+        )
+        yield (
+            data.max_length + 1 > self.train.batch_tokens,
+            f"a sentence of data.max_length = {data.max_length} tokens and its end do not fit into "
+            f"train.batch_tokens = {self.train.batch_tokens}; make one smaller or the other larger",
+        )
 
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Config":
@@ -82,7 +88,8 @@ class Config(Section):
         except FileNotFoundError:
             raise InputError(f"There is no config file {path}; check the path.") from None
         except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-            raise InputError(f"{path} is not readable as {kind}: {error}.") from None
+            quotes = '; text goes in quotes, e.g. "rk2"' if "Invalid value" in str(error) else ""
+            raise InputError(f"{path} is not readable as {kind}: {error}{quotes}.") from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"Cannot read the config {path}: {error}.") from None
         if not isinstance(values, dict):
@@ -98,8 +105,7 @@ class Config(Section):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            known = [*known_keys(), *cls.model_fields]
-            raise InputError(f"{where}: {first_mistake(error, known)}") from None
+            raise InputError(f"{where}: {first_mistake(error, [*_names(cls)])}") from None
 
     def to_json(self) -> str:
         """Readable JSON, the form kept in a run directory."""
@@ -147,3 +153,12 @@ def known_keys() -> list[str]:
         else:
             keys.append(name)
     return keys
+
+
+def _names(section: type[Section], prefix: str = "") -> Iterator[str]:
+    """Every name that may be written, those of sections and of what is in them."""
+    for name, info in section.model_fields.items():
+        yield prefix + name
+        for kind in (info.annotation, *get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Section):
+                yield from _names(kind, f"{prefix}{name}.")

@@ -3,12 +3,37 @@
 import difflib
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from kutta.errors import InputError
+
+# What to do about a value, by pydantic's name of the mistake; {gaps} are filled from its context.
+_WAYS_OUT = {
+    "bool_type": "write true or false",
+    "int_type": "write an integer, without a point or an exponent",
+    "float_type": "write a number",
+    "finite_number": "write a finite number",
+    "string_type": "write text, in quotes",
+    "string_too_short": "it cannot be empty",
+    "list_type": 'write a list, text in it in quotes: ["a", "b"]',
+    "model_type": "it is a section, so write its settings one by one below [{key}]",
+    "literal_error": "choose {expected}",
+    "greater_than": "it must be more than {gt:g}",
+    "greater_than_equal": "it must be at least {ge:g}",
+    "less_than": "it must be less than {lt:g}",
+}
+
+# Names that people know from elsewhere, and ours.
+_OTHER_NAMES = {
+    "learning_rate": "train.lr",
+    "epochs": "train.max_steps",
+    "layers": "model.encoder_layers",
+    "depth": "model.encoder_layers",
+    "method": "model.solver",
+}
 
 
 def parse_value(text: str) -> Any:
@@ -35,30 +60,56 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 
 def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
     """One sentence for the first mistake found, with the key and a way out."""
-    mistake = error.errors()[0]
-    key = ".".join(str(part) for part in mistake["loc"])
+    mistakes = error.errors()
+    # A misspelled name comes first: what else is missing or does not fit may follow from it.
+    mistake = min(mistakes, key=lambda found: found["type"] != "extra_forbidden")
+    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in mistake["loc"])[1:]
     if mistake["type"] == "extra_forbidden":
-        return _sentence(f"there is no setting {key}{suggest(key, known)}")
+        return _sentence(f"there is no setting {key}{_known_setting(key, known)}")
     if mistake["type"] == "missing":
-        return f"the setting {key} is missing; add it."
+        section = any(name.startswith(f"{key}.") for name in known)
+        return f"the {f'section [{key}]' if section else f'setting {key}'} is missing; add it."
     message = mistake["msg"].removeprefix("Value error, ")
-    given = mistake["input"]
     if mistake["type"] == "value_error":
         return _sentence(f"{key}: {message}" if key else message)
-    return f"{key} = {json.dumps(given, default=str)} does not fit: {message.lower()}."
+    known_way = _WAYS_OUT.get(mistake["type"], "").format(key=key, **mistake.get("ctx", {}))
+    return f"{key} = {_shown(mistake['input'])} does not fit: {known_way or message.lower()}."
 
 
 def _sentence(text: str) -> str:
     return text if text.endswith("?") else f"{text}."
 
 
-def suggest(name: str, known: Sequence[str]) -> str:
-    """', did you mean ...?' where something known is near, else what there is."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if not near:
-        tails = {key.rsplit(".", 1)[-1]: key for key in known}
-        match = difflib.get_close_matches(name.rsplit(".", 1)[-1], tails, n=1, cutoff=0.75)
-        near = [tails[m] for m in match]
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _known_setting(key: str, known: Sequence[str]) -> str:
+    """Which setting may be meant by a name that is none, else those of its section."""
+    section, _, name = key.rpartition(".")
+    everywhere = {full.rpartition(".")[2]: full for full in known}
+    here = {full.rpartition(".")[2]: full for full in known if full.rpartition(".")[0] == section}
+    if _OTHER_NAMES.get(name) in known:
+        return f"; did you mean {_OTHER_NAMES[name]}?"
+    # Names alone are compared: with their section before them, all of its settings look alike.
+    near = _near(name, here, 0.6) or _near(name, everywhere, 0.75)
     if near:
-        return f"; did you mean {near[0]}?"
+        return f"; did you mean {(everywhere | here)[near[0]]}?"
+    return f"; {f'[{section}] has' if section else 'there are'} {', '.join(here)}" if here else ""
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """'; did you mean ...?' where something known is near, else what there is."""
+    near = sorted(_near(name, known, 0.6))
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
     return f"; there are {', '.join(known)}" if len(known) < 30 else ""
+
+
+def _near(name: str, known: Iterable[str], likeness: float) -> list[str]:
+    """The known words most like this one, whatever their case; an equal one stands alone."""
+    words = {word.lower(): word for word in known}
+    if name.lower() in words:
+        return [words[name.lower()]]
+    return [words[w] for w in difflib.get_close_matches(name.lower(), words, cutoff=likeness)]

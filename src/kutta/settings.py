@@ -1,7 +1,7 @@
 """The sections of a config: every setting with its type, its default and what it means."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -17,22 +17,29 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        """Settings that do not go together, each with the sentence to say where they do not."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for wrong, sentence in self.mistakes():
+            if wrong:
+                raise ValueError(sentence)
+        return self
+
 
 class DataConfig(Section):
     """Where the text is and how it is split into tokens."""
 
-    dir: str = Field(description="folder of the text files")
+    dir: str = Field(min_length=1, description="folder of the text files")
     source: str = Field(
         default="",
-        description="source language: the ending of the source files; none for a language model",
+        description="source language: the ending of its files; none for a language model",
     )
-    target: str = Field(description="target language: the ending of the target files")
-    train: str = Field(
-        default="train", description="name of the training files, or a .tsv of pairs"
-    )
-    valid: str = Field(
-        default="valid", description="name of the validation files, or a .tsv of pairs"
-    )
+    target: str = Field(min_length=1, description="target language: the ending of the target files")
+    train: str = Field(default="train", description="name of the training files, or a .tsv")
+    valid: str = Field(default="valid", description="name of the validation files, or a .tsv")
     test: list[str] = Field(default_factory=list[str], description="names of the test sets")
     tokenizer: Literal["bpe", "split"] = Field(
         default="bpe", description="learn BPE, or text is split"
@@ -54,6 +61,18 @@ class DataConfig(Section):
         default=9.0, ge=1.0, description="largest ratio of the two lengths in tokens"
     )
 
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        yield (
+            self.max_source > self.max_length,
+            f"a source cut to max_source = {self.max_source} tokens is still longer than "
+            f"max_length = {self.max_length}, so it is dropped; raise max_length",
+        )
+        yield (
+            self.source == self.target and ".tsv" not in self.train,
+            f"source and target are both {self.source!r}, one file for both sides; give the "
+            "endings of two",
+        )
+
 
 class TableauConfig(Section):
     """A Runge-Kutta method of one's own, for solver = "custom"."""
@@ -62,13 +81,14 @@ class TableauConfig(Section):
     b: list[Any] = Field(description='weights that add up to 1, e.g. ["2/9", "1/3", "4/9"]')
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> "TableauConfig":
+    def _is_consistent(self) -> Self:
         from kutta.ode import ButcherTableau  # here, so that reading settings does not load torch
 
         try:
             ButcherTableau.own(self.a, self.b)
         except InputError as error:
-            raise ValueError(str(error).removesuffix(".")) from None
+            sentence = str(error).removesuffix(".")
+            raise ValueError(sentence[0].lower() + sentence[1:]) from None
         return self
 
 
@@ -131,48 +151,38 @@ class ModelConfig(Section):
             raise ValueError(f"no method is called {name!r}{suggest(name, METHODS)}")
         return name
 
-    @model_validator(mode="after")
-    def _fits(self) -> "ModelConfig":
-        for wrong, sentence in self._mistakes():
-            if wrong:
-                raise ValueError(sentence)
-        return self
-
-    def _mistakes(self) -> Iterator[tuple[bool, str]]:
-        """Settings that do not go together, each with the sentence to say."""
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
         from kutta.ode import HISTORY_METHODS, ButcherTableau, stages_of
 
         own = ButcherTableau.own(self.tableau.a, self.tableau.b) if self.tableau else None
-        methods = (self.solver, self.gamma), (self.decoder_solver, self.decoder_gamma)
-        names, gammas = {name for name, _ in methods}, {gamma for _, gamma in methods}
-        history = sorted(names & HISTORY_METHODS)
+        sides = ("", self.solver, self.gamma), ("decoder_", self.decoder_solver, self.decoder_gamma)
+        names, gammas = {name for _, name, _ in sides}, {gamma for *_, gamma in sides}
+        history = ", ".join(sorted(names & HISTORY_METHODS))
+        release, post = self.replicate == "release", self.norm == "post"
         yield (
             bool(self.d_model % self.heads),
-            f"d_model = {self.d_model} is not a multiple of heads = {self.heads}",
+            f"d_model = {self.d_model} is not a multiple of heads = {self.heads}; change one",
         )
         yield (
-            ("custom" in names) != (own is not None),
-            "solver = 'custom' and a table [model.tableau] with a and b go together",
+            "custom" in names and own is None,
+            "the method 'custom' needs a table [model.tableau] with a and b; add it",
         )
-        for method, gamma in methods:
+        yield (
+            "custom" not in names and own is not None,
+            "[model.tableau] is for solver = 'custom'; set that, or leave the table out",
+        )
+        for side, method, gamma in sides:
             stages = stages_of(method, own)
             yield (
                 gamma != "tableau" and stages is None,
-                f"gamma = {gamma!r} needs a Runge-Kutta method; {method} has no gamma",
+                f"{side}gamma = {gamma!r} needs a Runge-Kutta method, and {side}solver = "
+                f"{method!r} is none; leave {side}gamma out",
             )
             yield (
                 gamma == "gated" and stages != 2,
-                f"gamma = 'gated' weighs two stages against each other, but {method} has {stages}",
+                f"{side}gamma = 'gated' weighs two stages against each other, but {method} has "
+                f"{stages}; take a method of two, such as rk2",
             )
-        yield (
-            bool(history) and self.field != "san+ffn",
-            f"{''.join(history[:1])} looks back over whole layers, so field must be 'san+ffn', "
-            f"not {self.field!r}",
-        )
-        yield (
-            bool(history) and self.layer_drop > 0,
-            f"{''.join(history[:1])} looks back over every layer, so layer_drop must be 0",
-        )
         yield (
             self.gamma_start != "ones" and "learned" not in gammas,
             f"gamma_start = {self.gamma_start!r} needs gamma = 'learned'",
@@ -181,27 +191,26 @@ class ModelConfig(Section):
             self.share_gamma and not gammas & {"learned", "gated", "ema"},
             "share_gamma needs a gamma that is learned: 'learned', 'gated' or 'ema'",
         )
+        for wrong, needed in (
+            (self.field != "san+ffn", f"field = 'san+ffn', not {self.field!r}"),
+            (self.layer_drop > 0, f"layer_drop = 0, not {self.layer_drop}"),
+        ):
+            yield bool(history) and wrong, f"{history} looks back over whole layers: set {needed}"
+            yield release and wrong, f"replicate = 'release' looks back over layers: set {needed}"
+        others = ", ".join(sorted(name for name in names if stages_of(name, own) is None))
         yield (
-            self.replicate == "release" and (bool(history) or "polynet" in names),
-            "replicate = 'release' needs Runge-Kutta methods in encoder and decoder",
+            release and bool(others),
+            f"replicate = 'release' needs Runge-Kutta methods, and {others} is none; take rk2",
+        )
+        yield release and post, "replicate = 'release' needs norm = 'pre'"
+        yield (
+            post and (names != {"euler"} or gammas != {"tableau"}),
+            "norm = 'post' is not a step of an ODE: set solver and decoder_solver to 'euler', and "
+            "leave the gammas out",
         )
         yield (
-            self.replicate == "release" and self.field != "san+ffn",
-            f"replicate = 'release' takes whole layers, so field must be 'san+ffn', "
-            f"not {self.field!r}",
-        )
-        yield (
-            self.replicate == "release" and (self.norm != "pre" or self.layer_drop > 0),
-            "replicate = 'release' needs norm = 'pre' and layer_drop = 0",
-        )
-        yield (
-            self.norm == "post" and (names != {"euler"} or gammas != {"tableau"}),
-            "norm = 'post' is not a step of an ODE; it needs euler, gamma 'tableau', in encoder "
-            "and decoder",
-        )
-        yield (
-            self.init == "admin" and self.norm != "post",
-            "init = 'admin' sets the weight of post-norm residuals; it needs norm = 'post'",
+            self.init == "admin" and not post,
+            "init = 'admin' sets the weights of post-norm residuals: set norm = 'post'",
         )
 
 
@@ -255,13 +264,13 @@ class TrainConfig(Section):
     @field_validator("adam_betas", mode="before")
     @classmethod
     def _pair(cls, value: Any) -> Any:
-        return tuple(cast(list[Any], value)) if isinstance(value, list) else value
+        pair = tuple(cast(list[Any], value)) if isinstance(value, list | tuple) else ()
+        if len(pair) != 2:
+            raise ValueError(f"{value!r} is not a pair of numbers; write e.g. [0.9, 0.98]")
+        return pair
 
-    @model_validator(mode="after")
-    def _fits(self) -> "TrainConfig":
-        if self.best == "bleu" and not self.valid_bleu:
-            raise ValueError("best = 'bleu' needs valid_bleu = true")
-        return self
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        yield self.best == "bleu" and not self.valid_bleu, "best = 'bleu' needs valid_bleu = true"
 
 
 class DecodeConfig(Section):
@@ -281,10 +290,8 @@ class DecodeConfig(Section):
     )
     batch_tokens: int = Field(default=4096, ge=8, description="source tokens translated at once")
 
-    @model_validator(mode="after")
-    def _fits(self) -> "DecodeConfig":
-        if self.max_length and self.min_length > self.max_length:
-            raise ValueError(
-                f"min_length = {self.min_length} is more than max_length = {self.max_length}"
-            )
-        return self
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        yield (
+            0 < self.max_length < self.min_length,
+            f"min_length = {self.min_length} is more than max_length = {self.max_length}; lower it",
+        )

@@ -1,0 +1,284 @@
+"""Every file in configs/ loads, builds and has the size and the training that the papers state."""
+
+import gzip
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from kutta.config import Config, ModelConfig
+from kutta.data.batches import plan_epoch
+from kutta.data.corpus import read_lines
+from kutta.data.tokenizer import Split
+from kutta.model.build import build_model
+
+ROOT = Path(__file__).parent.parent
+PRESETS = {path.stem: path for path in sorted((ROOT / "configs").glob("*.toml"))}
+WMT = [name for name in PRESETS if name.startswith("wmt")]
+PAPER = [*WMT, *(name for name in PRESETS if name.startswith("ptb"))]
+# Text that is already split brings its own vocabulary: its types and our four special tokens.
+SPLIT_VOCABULARY = {"data/ptb": 10_003, "data/multi30k-bpe/en-de": 9_712}
+RESIDUAL = ("model.solver=euler", "model.gamma=tableau")
+
+
+def load(name: str, *overrides: str) -> Config:
+    return Config.load(PRESETS[name], overrides)
+
+
+def parameters(name: str, *overrides: str, vocabulary: int = 0) -> int:
+    """How many parameters the model of a preset has."""
+    config = load(name, *overrides)
+    split = SPLIT_VOCABULARY.get(config.data.dir, config.data.vocab_size)
+    own = split if config.data.tokenizer == "split" else config.data.vocab_size
+    return count(config.model, vocabulary or own, config.data.shared_vocab)
+
+
+@cache
+def count(model: ModelConfig, vocabulary: int, shared: bool) -> int:
+    """The parameters of a model, built without memory behind them."""
+    with torch.device("meta"):
+        built = build_model(model, vocabulary, vocabulary, shared)
+    return sum(parameter.numel() for parameter in built.parameters())
+
+
+def test_the_presets_of_the_paper_are_there() -> None:
+    sizes = ["base", *(f"deep-{n}" for n in (12, 18, 24, 30, 36)), "big", "big-12"]
+    sizes += [f"small-{n}" for n in (6, 18, 23, 28, 34, 60)]
+    wanted = {f"{corpus}-{size}" for corpus in ("wmt14-en-de", "wmt14-en-fr") for size in sizes}
+    wanted |= {"wmt16-en-ro-base", "wmt16-en-ro-big", "ptb-1-layer", "ptb-2-layer"}
+    wanted |= {"multi30k-en-de", "multi30k-en-fr", "multi30k-residual", "multi30k-rk2"}
+    assert wanted <= PRESETS.keys()
+
+
+# ---- every file -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_loads_and_builds(name: str) -> None:
+    assert parameters(name) > 1_000_000
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_run_and_text_follow_the_name(name: str) -> None:
+    config = load(name)
+    assert config.run == f"runs/{name}"
+    top, corpus, *_ = Path(config.data.dir).parts
+    assert top == "data"
+    if name not in ("summarization", "gec"):  # named after the task
+        assert name.startswith(corpus.removesuffix("-bpe") + "-")
+    if languages := re.search(r"en-(de|fr|ro)", name):
+        assert (config.data.source, config.data.target) == ("en", languages[1])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_checkpoints_to_average_are_kept(name: str) -> None:
+    train, average = load(name).train, load(name).decode.average
+    assert average <= train.keep_last
+    assert average * train.save_every <= train.max_steps
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_head_tells_how_to_get_the_baseline(name: str) -> None:
+    head = PRESETS[name].read_text(encoding="utf-8").partition("run =")[0]
+    assert head.startswith("# ")
+    if name in PAPER and load(name).model.solver != "euler":
+        assert " ".join(f"--set {override}" for override in RESIDUAL) in head
+        assert load(name, *RESIDUAL).model.solver == "euler"
+
+
+def test_the_page_of_presets_lists_every_file_with_its_figures() -> None:
+    """| `name` | d, ffn, heads | layers | parameters | steps | tokens an update | ... |"""
+    page = (ROOT / "docs" / "presets.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:] for line in page.splitlines() if line.startswith("| `")]
+    cells = {row[0].strip(" `"): [cell.strip() for cell in row[1:]] for row in rows}
+    assert sorted(cells) == sorted(PRESETS)
+    for name, (sizes, layers, millions, steps, tokens, *_) in cells.items():
+        config = load(name)
+        model, train = config.model, config.train
+        assert sizes == f"{model.d_model}, {model.ffn}, {model.heads}", name
+        stacks = (model.encoder_layers, model.decoder_layers)
+        assert layers == "-".join(str(depth) for depth in stacks if depth), name
+        assert millions == f"{parameters(name) / 1e6:.1f}M", name
+        assert steps == f"{train.max_steps:,}", name
+        assert tokens == f"{train.batch_tokens * train.accumulate:,}", name
+
+
+# ---- sizes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "millions"),
+    [
+        ("base", 61),
+        ("deep-24", 118),
+        ("big-12", 286),
+        ("small-6", 19),
+        ("small-18", 29),
+        ("small-23", 33),
+        ("small-28", 37),
+        ("small-34", 42),
+        ("small-60", 62),
+        ("small-120", 110),
+    ],
+)
+def test_english_german_models_have_the_sizes_of_the_paper(size: str, millions: int) -> None:
+    assert round(parameters(f"wmt14-en-de-{size}") / 1e6) == millions
+
+
+def test_the_big_model_has_the_paper_s_size_with_its_somewhat_larger_vocabulary() -> None:
+    """32K merges come on top of the characters; docs/faithfulness.md has the whole story."""
+    assert round(parameters("wmt14-en-de-big") / 1e6) == 210
+    assert round(parameters("wmt14-en-de-big", vocabulary=33_500) / 1e6) == 211
+
+
+@pytest.mark.parametrize("name", [name for name in WMT if "en-fr" in name])
+def test_english_french_models_differ_in_their_vocabulary_alone(name: str) -> None:
+    german = name.replace("en-fr", "en-de")
+    ours, theirs = load(name).model, load(german).model
+    assert ours == theirs.model_copy(update={"dropout": 0.1})
+    assert parameters(name) - parameters(german) == (40_000 - 32_768) * ours.d_model
+
+
+@pytest.mark.parametrize("size", ["base", "big"])
+def test_english_romanian_models_have_two_embeddings(size: str) -> None:
+    name, german = f"wmt16-en-ro-{size}", f"wmt14-en-de-{size}"
+    assert not load(name).data.shared_vocab
+    more = (2 * 24_000 - 32_768) * load(name).model.d_model
+    assert parameters(name) - parameters(german) == more
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_language_models_counted_by_hand(layers: int) -> None:
+    """The embedding (which is the output layer), the layers, and the LayerNorm after them."""
+    d, ffn, words = 512, 2048, SPLIT_VOCABULARY["data/ptb"]
+    attention = 2 * d + 4 * (d * d + d) + 17 * (d // 8)
+    feed_forward = 2 * d + (d * ffn + ffn) + (ffn * d + d)
+    expected = words * d + layers * (attention + feed_forward) + 2 * d
+    assert parameters(f"ptb-{layers}-layer", *RESIDUAL) == expected
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("multi30k")])
+def test_multi30k_models_have_the_published_size(name: str) -> None:
+    assert round(parameters(name) / 1e6, 1) == 2.6
+
+
+@pytest.mark.parametrize(
+    "name", ["wmt14-en-de-base", "wmt14-en-de-deep-36", "wmt16-en-ro-big", "ptb-2-layer"]
+)
+def test_a_method_changes_no_size(name: str) -> None:
+    """Learned gamma adds two scalars a block of RK2, and nothing else does anything."""
+    model = load(name).model
+    blocks = model.encoder_layers or model.decoder_layers
+    learned = ("model.solver=rk2", "model.gamma=learned")
+    residual = parameters(name, *RESIDUAL)
+    assert parameters(name, *learned) == residual + 2 * blocks
+    assert parameters(name, "model.solver=rk4", "model.gamma=tableau") == residual
+
+
+def test_depths_are_those_of_the_names() -> None:
+    for name in WMT:
+        kind, depth = re.fullmatch(r"wmt\d\d-en-..-(\w+?)(?:-(\d+))?", name).groups()  # type: ignore[union-attr]
+        model = load(name).model
+        assert (model.encoder_layers, model.decoder_layers) == (int(depth or 6), 6)
+        width = {"base": 512, "deep": 512, "big": 1024, "small": 256}[kind]
+        assert (model.d_model, model.ffn, model.heads) == (width, 4 * width, width // 64)
+
+
+# ---- training and decoding ------------------------------------------------------------------
+
+# The rows of the paper: tokens an update, steps, peak rate, warm-up, beam, length penalty.
+SETTINGS = {
+    "wmt14-en-de": (8 * 4096 * 2, 50_000, 0.002, 16_000, 4, 0.6),
+    "wmt14-en-fr": (8 * 4096 * 8, 100_000, 0.002, 16_000, 4, 0.6),
+    "wmt16-en-ro": (8 * 4096, 17_000, 0.002, 8_000, 5, 1.3),
+}
+
+
+@pytest.mark.parametrize("name", WMT)
+def test_translation_presets_train_and_search_as_the_paper_says(name: str) -> None:
+    config = load(name)
+    train, decode = config.train, config.decode
+    tokens, steps, *others = SETTINGS[name[:11]]
+    big = "-big" in name
+    steps = 100_000 if big and "en-de" in name else steps
+    assert train.batch_tokens * train.accumulate == tokens
+    assert train.max_steps == steps
+    assert [train.lr, train.warmup, decode.beam, decode.length_penalty] == others
+    assert config.model.dropout == (0.3 if big and "en-de" in name else 0.1)
+    assert decode.average == 5
+    assert train.max_steps % train.save_every == 0  # the last checkpoint is as far as the others
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_what_the_paper_states_for_all_models(name: str) -> None:
+    config = load(name)
+    train, model = config.train, config.model
+    assert (train.adam_betas, train.adam_eps, train.warmup_from) == ((0.9, 0.997), 1e-8, 1e-7)
+    assert (train.label_smoothing, train.precision, train.clip_norm) == (0.1, "fp16", 0.0)
+    assert (model.attention_dropout, model.relu_dropout, model.relative_positions) == (0.1, 0.1, 8)
+    assert (model.decoder_solver, model.field, model.norm) == ("euler", "san+ffn", "pre")
+
+
+STATED = {
+    "data": {"dir", "target", "train", "valid", "test", "tokenizer"},
+    "model": {
+        *("d_model", "ffn", "heads", "encoder_layers", "decoder_layers", "solver", "gamma"),
+        *("field", "relative_positions", "dropout", "attention_dropout", "relu_dropout"),
+    },
+    "train": {
+        *("max_steps", "batch_tokens", "lr", "warmup", "warmup_from", "adam_betas", "adam_eps"),
+        *("label_smoothing", "precision", "save_every", "seed"),
+    },
+    "decode": {"average"},
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_reader_sees_every_value_that_the_paper_states(name: str) -> None:
+    """Even where it equals our default: a preset does not change when a default does."""
+    written = tomllib.loads(PRESETS[name].read_text(encoding="utf-8"))
+    translation = {
+        "data": {"source", "vocab_size", "shared_vocab"},
+        "model": {"decoder_solver"},
+        "train": {"accumulate"},
+        "decode": {"beam", "length_penalty"},
+    }
+    for section, keys in STATED.items():
+        assert keys <= written[section].keys()
+        assert name not in WMT or translation[section] <= written[section].keys()
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_language_model_presets_train_as_the_paper_says(layers: int) -> None:
+    config = load(f"ptb-{layers}-layer")
+    train = config.train
+    assert config.language_model
+    assert (train.batch_tokens, train.accumulate, train.lr, train.warmup) == (4096, 1, 0.0007, 2000)
+    epochs = train.max_steps * 4096 / (887_521 + 42_068)
+    assert epochs == pytest.approx(20, rel=0.02)
+    assert train.max_steps == 20 * train.save_every
+    assert config.decode.average == 1
+
+
+# ---- what was read off the real text --------------------------------------------------------
+
+
+def test_penn_treebank_is_as_its_presets_say(shared_data: Path) -> None:
+    lines = list(read_lines(shared_data / "ptb" / "ptb.train.txt.gz"))
+    assert len(Split.learn(lines)) == SPLIT_VOCABULARY["data/ptb"]
+    lengths = torch.tensor([len(line.split()) for line in lines], dtype=torch.int32).numpy()
+    assert (len(lines), lengths.sum()) == (42_068, 887_521)
+    train = load("ptb-1-layer").train
+    epoch = plan_epoch(lengths * 0, lengths, train.batch_tokens, train.seed, epoch=0)
+    assert len(epoch) == train.save_every
+
+
+def test_split_multi30k_has_the_vocabulary_counted_here(shared_data: Path) -> None:
+    types: set[bytes] = set()
+    for side in ("en", "de"):
+        path = shared_data / "multi30k-bpe" / "en-de" / f"train.{side}.gz"
+        types.update(gzip.decompress(path.read_bytes()).split())
+    assert len(types) + 4 == SPLIT_VOCABULARY["data/multi30k-bpe/en-de"]
