@@ -260,7 +260,7 @@ class TestSacrebleu:
         assert chrf(HYPOTHESES, OTHERS, word_order=2) == METRICS["chrf++"](HYPOTHESES, OTHERS)
         assert tokenized_bleu(HYPOTHESES, OTHERS) == METRICS["bleu"](HYPOTHESES, OTHERS)
         names = [METRICS[name](HYPOTHESES, OTHERS).name for name in METRICS]
-        assert names == ["BLEU", "sacreBLEU", "chrF2", "chrF2++"]
+        assert names == ["BLEU", "sacreBLEU", "chrF2", "chrF2++", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
 
     def test_chrf_by_hand(self):
         # Against "abcd", "abce" matches 3/4 letters, 2/3 pairs, 1/2 triples and 0/1 of four.

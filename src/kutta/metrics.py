@@ -1,4 +1,4 @@
-"""How good a translation is: BLEU both ways, and chrF.
+"""How good a text is: BLEU both ways and chrF for translations, ROUGE for summaries.
 
 Every metric here is two pure steps, `count` per sentence and `score` of the summed counts, because
 a bootstrap resamples the counts and never looks at the text again. No score without its signature.
@@ -19,10 +19,11 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
 from kutta.errors import InputError
+from kutta.rouge import Variant, ngram_overlap, sequence_overlap, words_of
 
 Lines = Sequence[str]
 References = Lines | Sequence[Lines]  # one text, or several that are parallel to each other
-Counts = NDArray[np.float64]  # whole numbers; float64 holds their sums exactly and multiplies fast
+Counts = NDArray[np.float64]  # float64 adds whole numbers exactly, and multiplies fast
 
 ORDERS = range(1, 5)
 
@@ -225,9 +226,41 @@ def _sacre(make: Callable[[], BLEU | CHRF]) -> Metric:
     return Metric(count, score)
 
 
+# ---- ROUGE: the mean over sentences ----------------------------------------------------------
+
+
+def rouge(name: str, overlap: Variant) -> Metric:
+    """F1 of the best reference of each sentence, in the mean; `name` as in ROUGE-name."""
+
+    def count(hypotheses: Lines, references: Sequence[Lines]) -> Counts:
+        """(sentences, 4): 1, F1, precision, recall."""
+        ours = map(words_of, hypotheses)
+        theirs = zip(*(map(words_of, text) for text in references), strict=True)
+        best = (
+            max((overlap(words, rival) for rival in rivals), key=lambda o: o.f1)
+            for words, rivals in zip(ours, theirs, strict=True)
+        )
+        return np.array([(1.0, o.f1, o.precision, o.recall) for o in best])
+
+    def score(sums: Counts, references: int) -> Score:
+        f1, precision, recall = (100 * float(total) for total in sums[1:] / sums[0])
+        return Score(
+            name=f"ROUGE-{name}",
+            value=f1,
+            details=f"P={precision:.2f}, R={recall:.2f}",
+            signature=f"kutta|rouge-{name}|nrefs:{references}|case:lc|tok:alphanumeric|stem:no"
+            f"|f1:mean-of-best|version:{_version('kutta')}",
+        )
+
+    return Metric(count, score)
+
+
 METRICS: dict[str, Metric] = {
     "bleu": multi_bleu(),
     "sacrebleu": _sacre(_BLEU),
     "chrf": _sacre(CHRF),
     "chrf++": _sacre(partial(CHRF, word_order=2)),
+    "rouge1": rouge("1", ngram_overlap(1)),
+    "rouge2": rouge("2", ngram_overlap(2)),
+    "rougel": rouge("L", sequence_overlap),
 }

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data import store as store_module
-from kutta.data.prepare import Tally, filter_pairs, prepare
+from kutta.data.prepare import Tally, cut_sources, filter_pairs, prepare
 from kutta.data.store import Store, write_store
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
@@ -56,6 +56,7 @@ def test_training_is_filtered_and_told_why(corpus, tmp_path):
     assert texts(tmp_path / "out", "train") == PAIRS[:2]
     assert report.train.to_dict() == {
         "read": 7,
+        "cut": 0,
         "kept": 2,
         "dropped": {
             "with an empty source": 1,
@@ -83,6 +84,39 @@ def test_the_summary_reads_as_a_sentence():
         "3 with a source too long (> 256 tokens), 2 with an empty source"
     )
     assert str(Tally(5, 5)) == "5 pairs read, 5 kept"
+    assert str(Tally(5_000, 5, cut=1_234)) == "5,000 pairs read, 1,234 sources cut, 5 kept"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "split"])
+def test_long_sources_are_cut_and_not_dropped(corpus, tmp_path, kind):
+    out = tmp_path / "out"
+    report = run(corpus, out, tokenizer=kind, vocab_size=300, max_source=3, max_length=60)
+    whole = run(corpus, tmp_path / "whole", tokenizer=kind, vocab_size=300, max_length=60)
+    assert report.train.read == report.valid.read == len(PAIRS)
+    assert report.train.cut == report.valid.cut > whole.train.cut == 0
+    stores = [Store.open(folder / "valid.arrow") for folder in (out, tmp_path / "whole")]
+    for cut, uncut in zip(*(map(s.__getitem__, range(len(s))) for s in stores), strict=True):
+        assert cut[0].tolist() == uncut[0].tolist()[:3]
+        assert cut[1].tolist() == uncut[1].tolist()
+
+
+def test_lengths_are_looked_at_after_cutting(corpus, tmp_path):
+    """Thirty words against three are too many and out of proportion; the first six are neither."""
+    report = run(corpus, tmp_path / "out", max_source=6)
+    assert texts(tmp_path / "out", "train") == [*PAIRS[:2], ("w w w w w w", "w w w")]
+    assert (report.train.cut, report.train.kept) == (1, 3)
+    assert "7 pairs read, 1 sources cut, 3 kept; dropped: " in str(report.train)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))), st.integers(0, 9))
+@settings(deadline=None)
+def test_cutting_touches_long_sources_alone(lengths, max_source):
+    tally = Tally()
+    pairs = [(list(range(s)), list(range(t))) for s, t in lengths]
+    cut = list(cut_sources(pairs, tally, max_source))
+    longest = max_source or 99
+    assert cut == [(list(range(min(s, longest))), list(range(t))) for s, t in lengths]
+    assert tally.cut == sum(s > longest for s, _ in lengths)
 
 
 @given(

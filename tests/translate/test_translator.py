@@ -140,6 +140,20 @@ def test_a_monstrous_line_is_cut_and_told() -> None:
         translator().translate([source], max_length=1)
 
 
+def test_a_model_trained_on_the_beginnings_of_sources_reads_no_more_and_says_nothing() -> None:
+    lines = ["w1 w2 w3 w4 w5", "w1", "w5 w4 w3", ""]
+    whole, told = translator(), list[str]()
+    parts = (whole.models, whole.tokenizers, whole.config, "cpu", told.append)
+    subject = Translator(*parts, max_source=3)
+    cut = [" ".join(line.split()[:3]) for line in lines]
+    assert subject.translate(lines) == whole.translate(cut) != whole.translate(lines)
+    longer = Translator(*parts, max_source=LONGEST_SOURCE + 2)
+    ends = ["w1 " * (LONGEST_SOURCE + 1) + rest for rest in ("w2 w3", "w2 w4", "w3 w4")]
+    one, other, another = longer.hypotheses(ends, max_length=4)
+    assert one == other != another  # it reads to where it was trained, not to LONGEST_SOURCE
+    assert told == []
+
+
 def test_a_broken_model_still_gives_its_lines() -> None:
     subject = translator()
     with torch.no_grad():
@@ -160,6 +174,22 @@ def test_options_replace_the_settings_of_the_run() -> None:
     assert translator().translate(LINES, beam=1, length_penalty=0.0) == greedy.translate(LINES)
     short = translator().translate(LINES, max_length=2, sampling=Sampling(temperature=9.0))
     assert max(len(line.split()) for line in short) == 2
+
+
+def test_lengths_and_repetition_are_settings_and_options() -> None:
+    rules = {"min_length": 5, "max_length": 9, "no_repeat_ngram": 1}
+    free = translator(length_penalty=0.0, max_length=9)
+    ruled = translator(length_penalty=0.0, **rules)
+    plain = free.translate(LINES)
+    assert min(len(line.split()) for line in plain if line) < 4
+    assert any(len(set(line.split())) < len(line.split()) for line in plain)
+    for translations in (ruled.translate(LINES), ruled.translate(LINES, sampling=Sampling())):
+        for source, words in zip(LINES, map(str.split, translations), strict=True):
+            assert len(set(words)) == len(words)
+            # One of the five may be UNK, which has no text.
+            assert 4 <= len(words) <= 9 if source.strip() else not words
+    assert free.translate(LINES, **rules) == ruled.translate(LINES)
+    assert ruled.translate(LINES, min_length=0, no_repeat_ngram=0) == plain
 
 
 def test_n_best_is_sorted_and_begins_with_the_translation() -> None:
@@ -189,13 +219,10 @@ def test_samples_follow_the_seed_and_the_line_number_alone() -> None:
         ({"length_penalty": float("nan")}, "length_penalty = nan"),
         ({"length_penalty": 1e9}, "length_penalty"),
         ({"max_length": -1}, "max_length = -1"),
+        ({"min_length": -1}, "min_length = -1"),
+        ({"min_length": 7}, "min_length = 7 is more than max_length = 6"),
+        ({"no_repeat_ngram": -2}, "no_repeat_ngram = -2"),
         ({"chunk": 0}, "chunk = 0"),
-        ({"sampling": Sampling(temperature=0.0)}, "temperature = 0"),
-        ({"sampling": Sampling(temperature=float("nan"))}, "temperature = nan"),
-        ({"sampling": Sampling(top_k=-1)}, "top_k = -1"),
-        ({"sampling": Sampling(top_p=0.0)}, "top_p = 0"),
-        ({"sampling": Sampling(top_p=1.5)}, "top_p = 1.5"),
-        ({"sampling": Sampling(seed=-1)}, "seed = -1"),
     ],
     ids=str,
 )
@@ -251,6 +278,19 @@ def test_separate_vocabularies_are_loaded(tmp_path: Path) -> None:
     expected = Translator(model, Tokenizers(SPLIT, target), CONFIG.decode).translate(LINES)
     assert Translator.load(run).translate(LINES) == expected
     assert set(" ".join(expected).split()) <= {"x", "y", "z"}
+
+
+def test_a_run_remembers_how_much_of_a_source_its_model_reads(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    values = json.loads((run / "config.json").read_text())
+    values["data"]["max_source"] = 2
+    (run / "config.json").write_text(json.dumps(values))
+    assert Translator.load(run).max_source == 2
+    cut = [" ".join(line.split()[:2]) for line in LINES]
+    assert Translator.load(run).translate(LINES) == translator().translate(cut)
+    checkpoint = run / "checkpoints" / "step-00000500"
+    save_weights(tiny(2), checkpoint / "model.safetensors")
+    assert Translator.load([checkpoint, run]).max_source == 2
 
 
 def test_a_checkpoint_takes_settings_and_vocabulary_from_its_run(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -69,6 +69,27 @@ def plan_epoch(
     return [batches[i] for i in random.permutation(len(batches))]
 
 
+class Pairs(Protocol):
+    """Encoded pairs by number, with their lengths (pairs,) known without reading them: a Store."""
+
+    source_lengths: NDArray[np.int32]
+    target_lengths: NDArray[np.int32]
+
+    def gather(self, indices: Indices) -> Sequence[Pair]: ...
+
+
+class PairList:
+    """Encoded pairs in memory, for texts that were not prepared, such as a test set."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self._pairs = pairs
+        self.source_lengths = np.array([len(source) for source, _ in pairs], np.int32)
+        self.target_lengths = np.array([len(target) for _, target in pairs], np.int32)
+
+    def gather(self, indices: Indices) -> Sequence[Pair]:
+        return [self._pairs[int(index)] for index in indices]
+
+
 class BatchStream:
     """One endless stream of micro-batches over all epochs, addressed by number.
 
@@ -125,10 +146,10 @@ class BatchStream:
         )
 
 
-def batches_in_order(store: Store, batch_tokens: int) -> Iterator[tuple[Indices, Batch]]:
+def batches_in_order(store: Pairs, batch_tokens: int) -> Iterator[tuple[Indices, Batch]]:
     """Every pair of the store once, sorted by length, with its numbers: for validation."""
     lengths = store.source_lengths, store.target_lengths
-    order = _by_length(*lengths, np.arange(len(store)))
+    order = _by_length(*lengths, np.arange(len(lengths[0])))
     for indices in _cut(order, *lengths, batch_tokens):
         yield indices, collate(store.gather(indices))
 

@@ -47,16 +47,20 @@ def read_stream(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 def read_pairs(folder: Path, name: str, source: str, target: str) -> Iterator[tuple[str, str]]:
-    """The sentence pairs of a corpus: `name.source` beside `name.target`, or a TSV file `name`."""
-    pairs = (
-        _tsv_pairs(_find(folder, name))
-        if name.endswith((".tsv", ".tsv.gz", ".tsv.zst"))
-        else _parallel_pairs(locate(folder, name, source), locate(folder, name, target))
-    )
+    """The sentence pairs of a corpus: `name.source` beside `name.target`, or a TSV file `name`.
+
+    Without a source language (a language model) each line of `name.target` has an empty source.
+    """
+    if not source:
+        pairs = (("", line) for line in read_lines(locate(folder, name, target)))
+    elif name.endswith((".tsv", ".tsv.gz", ".tsv.zst")):
+        pairs = _tsv_pairs(_find(folder, name))
+    else:
+        pairs = _parallel_pairs(locate(folder, name, source), locate(folder, name, target))
     first = next(pairs, None)
     if first is None:
         raise InputError(
-            f"The corpus {name!r} in {folder} is empty; give files with at least one sentence pair."
+            f"The corpus {name!r} in {folder} is empty; give files with at least one line."
         )
     yield first
     yield from pairs

@@ -14,19 +14,22 @@ from kutta.errors import InputError
 
 @dataclass
 class Tally:
-    """How many pairs were read and kept, and why the others were dropped."""
+    """How many pairs were read, cut and kept, and why the others were dropped."""
 
     read: int = 0
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter[str])
+    cut: int = 0
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.dropped.most_common())
         dropped = f"; dropped: {reasons}" if reasons else ""
-        return f"{self.read:,} pairs read, {self.kept:,} kept{dropped}"
+        cut = f", {self.cut:,} sources cut" if self.cut else ""
+        return f"{self.read:,} pairs read{cut}, {self.kept:,} kept{dropped}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"read": self.read, "kept": self.kept, "dropped": dict(self.dropped)}
+        counts = {"read": self.read, "cut": self.cut, "kept": self.kept}
+        return counts | {"dropped": dict(self.dropped)}
 
 
 @dataclass(frozen=True)
@@ -57,21 +60,31 @@ class Report:
         }
 
 
+def cut_sources(pairs: Iterable[Pair], tally: Tally, max_source: int) -> Iterator[Pair]:
+    """The encoded pairs, each source with its first `max_source` tokens only (0: all of them)."""
+    for source, target in pairs:
+        cut = max_source > 0 and len(source) > max_source
+        tally.cut += cut
+        yield (source[:max_source] if cut else source), target
+
+
 def filter_pairs(
     pairs: Iterable[Pair],
     tally: Tally,
     max_length: int,
     max_ratio: float | None = None,
     drop_empty: bool = True,
+    one_sided: bool = False,
 ) -> Iterator[Pair]:
     """The encoded pairs that pass, counted in `tally` with the reasons of those that do not.
 
     A pair goes where a side is longer than `max_length` tokens, is empty, or is more than
-    `max_ratio` times as long as the other (most often a wrong alignment).
+    `max_ratio` times as long as the other (most often a wrong alignment). In a `one_sided` corpus
+    (of a language model) only the target counts.
     """
     for pair in pairs:
         tally.read += 1
-        reason = _why_dropped(pair, max_length, max_ratio, drop_empty)
+        reason = _why_dropped(pair, max_length, max_ratio, drop_empty, one_sided)
         if reason is None:
             tally.kept += 1
             yield pair
@@ -92,6 +105,7 @@ def prepare(
     vocab_size: int = 10_000,
     shared_vocab: bool = True,
     max_length: int = 256,
+    max_source: int = 0,
     max_ratio: float | None = None,
     dictionaries: tuple[Path, ...] = (),
     tokenizers: Tokenizers | None = None,
@@ -99,7 +113,8 @@ def prepare(
     """Write `out/train.arrow` and `out/valid.arrow`, and the tokenizers into `tokenizer_folder`.
 
     `dictionaries` are fairseq files for "split": one if shared, else source and target.
-    `tokenizers` given are used as they are, none is learned. The corpus is read as a stream.
+    `tokenizers` given are used as they are, none is learned. The corpus is read as a stream;
+    sources are cut to `max_source` tokens (0: not cut) before lengths are looked at.
     """
     for name in (train, valid):
         next(read_pairs(folder, name, source, target))  # a missing file shows now, not in an hour
@@ -110,7 +125,9 @@ def prepare(
     of_train, of_valid = Tally(), Tally()
     train_pairs = _encoded(read_pairs(folder, train, source, target), tokenizers)
     valid_pairs = _encoded(read_pairs(folder, valid, source, target), tokenizers)
-    kept_train = filter_pairs(train_pairs, of_train, max_length, max_ratio)
+    train_pairs = cut_sources(train_pairs, of_train, max_source)
+    valid_pairs = cut_sources(valid_pairs, of_valid, max_source)
+    kept_train = filter_pairs(train_pairs, of_train, max_length, max_ratio, one_sided=not source)
     # Validation is not made easier than it is: only what is too long to handle goes.
     kept_valid = filter_pairs(valid_pairs, of_valid, max_length, drop_empty=False)
     larger = max(len(tokenizers.source), len(tokenizers.target))
@@ -137,7 +154,8 @@ def learn_tokenizers(
     dictionaries: tuple[Path, ...] = (),
 ) -> Tokenizers:
     """The tokenizers of the training corpus: one for both sides together, or one for each."""
-    sides = [(0, 1)] if shared_vocab else [(0,), (1,)]
+    both = [(0, 1)] if shared_vocab else [(0,), (1,)]
+    sides = both if source else [(1,)]  # a language model reads what it writes
     if dictionaries and (kind != "split" or len(dictionaries) != len(sides)):
         raise InputError(
             f"{len(dictionaries)} dict.txt given (data.vocabulary), but data.tokenizer = "
@@ -173,15 +191,19 @@ def _some(pairs: Iterable[Pair], tally: Tally, name: str) -> Iterator[Pair]:
 
 
 def _why_dropped(
-    pair: Pair, max_length: int, max_ratio: float | None, drop_empty: bool
+    pair: Pair, max_length: int, max_ratio: float | None, drop_empty: bool, one_sided: bool
 ) -> str | None:
     source, target = len(pair[0]), len(pair[1])
     if source > max_length:
         return f"with a source too long (> {max_length} tokens)"
     if target > max_length:
         return f"with a target too long (> {max_length} tokens)"
-    if drop_empty and not (source and target):
-        return "with an empty source" if not source else "with an empty target"
+    if drop_empty and not source and not one_sided:
+        return "with an empty source"
+    if drop_empty and not target:
+        return "with an empty target"
+    if one_sided:
+        return None
     if max_ratio is not None and max(source, target) > max_ratio * min(source, target):
         return f"with one side longer than {max_ratio:g} x the other"
     return None

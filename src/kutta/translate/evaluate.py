@@ -22,7 +22,7 @@ class Evaluation:
     test: str
     sentences: int
     scores: list[Score]
-    hypotheses: Path
+    hypotheses: Path | None  # a language model has none
     signature: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class Evaluation:
             "test": self.test,
             "sentences": self.sentences,
             "scores": [score.to_dict() for score in self.scores],
-            "hypotheses": str(self.hypotheses),
+            "hypotheses": None if self.hypotheses is None else str(self.hypotheses),
             "signature": self.signature,
         }
 
@@ -45,12 +45,8 @@ def evaluate(
     """Score test sets (those of the config where none are named); data.dir tells where they are."""
     options = options or {}
     config = Config.load(run / "config.json")
-    names = tests or data.test
-    if not names:
-        raise InputError("No test set is named; give one, or list them as data.test in the config.")
-    texts = {n: list(read_pairs(Path(data.dir), n, data.source, data.target)) for n in names}
     results: list[Evaluation] = []
-    for name, pairs in texts.items():
+    for name, pairs in test_texts(data, tests).items():
         found = translator.translate([source for source, _ in pairs], **options)
         references = reference_texts([target for _, target in pairs], data)
         path = run / "hypotheses" / f"{Path(name).name}.{data.target}"
@@ -58,6 +54,14 @@ def evaluate(
         scores = score_texts(found, references, data)
         results.append(Evaluation(name, len(pairs), scores, path, _signature(config, options)))
     return results
+
+
+def test_texts(data: DataConfig, tests: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """The pairs of each test set by name: those of the config where none are named."""
+    names = tests or data.test
+    if not names:
+        raise InputError("No test set is named; give one, or list them as data.test in the config.")
+    return {n: list(read_pairs(Path(data.dir), n, data.source, data.target)) for n in names}
 
 
 def reference_texts(lines: Sequence[str], data: DataConfig) -> list[str]:
@@ -84,12 +88,17 @@ def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: Data
     return score(hypotheses, reference_texts(references, data))
 
 
+def run_signature(config: Config) -> str:
+    """What every score of a run depends on."""
+    return (
+        f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|"
+        f"average:{config.decode.average}"
+    )
+
+
 def _signature(config: Config, options: Options) -> str:
     decode = config.decode
     beam = options.get("beam") or decode.beam
     penalty = options.get("length_penalty")
     penalty = decode.length_penalty if penalty is None else penalty
-    return (
-        f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|"
-        f"beam:{beam}|penalty:{penalty:g}|average:{decode.average}"
-    )
+    return f"{run_signature(config)}|beam:{beam}|penalty:{penalty:g}"

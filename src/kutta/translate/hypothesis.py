@@ -37,18 +37,46 @@ def length_limits(source: Tensor, max_length: int | None) -> Tensor:
     return 2 * lengths + 20 if max_length is None else torch.full_like(lengths, max_length)
 
 
-def permitted(log_probabilities: Tensor, final: Tensor) -> Tensor:
-    """The same (R, V) with -inf for what may not follow; in the `final` rows (R,) only EOS may.
+def permitted(
+    log_probabilities: Tensor,
+    tokens: Tensor,
+    limits: Tensor,
+    min_length: int = 0,
+    no_repeat_ngram: int = 0,
+) -> Tensor:
+    """The same (R, V) with -inf for what may not follow tokens (R, 1 + length), BOS first.
 
-    What is not a number is not a choice either.
+    What is not a number is not a choice. Nothing completes an n-gram of `no_repeat_ngram` tokens
+    for the second time; EOS waits for `min_length` tokens, except where nothing else is left. In
+    the rows that have reached their limit (R,) only EOS may follow: that rule is above the others.
     """
+    length = tokens.shape[1] - 1
     log_probabilities.nan_to_num_(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
     log_probabilities[:, NEVER] = -math.inf
+    ends = log_probabilities[:, EOS].clone()
+    final = limits <= length
+    if no_repeat_ngram:
+        log_probabilities.scatter_(1, repeating(tokens, no_repeat_ngram), -math.inf)
+    if length < min_length:
+        log_probabilities[:, EOS] = -math.inf
+        final = final | log_probabilities.amax(dim=1).isneginf()
     if final.any():
-        ends = log_probabilities[final, EOS]
         log_probabilities[final] = -math.inf
-        log_probabilities[final, EOS] = ends
+        log_probabilities[final, EOS] = ends[final]
     return log_probabilities
+
+
+def repeating(tokens: Tensor, n: int) -> Tensor:
+    """The words that would complete an n-gram of tokens (R, T) again: ids (R, W), filled with PAD.
+
+    An n-gram is there already if its first n - 1 tokens are the last n - 1 of all.
+    """
+    if tokens.shape[1] < n:
+        return tokens.new_empty(len(tokens), 0)
+    ngrams = tokens.unfold(1, n, 1)  # (R, T - n + 1, n)
+    context = tokens[:, tokens.shape[1] - n + 1 :]
+    again = (ngrams[:, :, :-1] == context[:, None]).all(dim=2)
+    return ngrams[:, :, -1].where(again, PAD)
 
 
 def highest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 
 from kutta.config import Config, DecodeConfig
-from kutta.data.tokenizer import Tokenizers
+from kutta.data.tokenizer import Tokenizer, Tokenizers
 from kutta.errors import InputError
-from kutta.model import TranslationModel
+from kutta.model import LanguageModel, TextModel, TranslationModel
 from kutta.model.build import build_model
 from kutta.model.weights import load_weights, read_shapes
 
@@ -36,7 +36,7 @@ def load_models(
     """The models of runs or checkpoints over one vocabulary; the decode settings of the first."""
     if not folders:
         raise InputError("There is no model to translate with; give at least one run.")
-    homes = [_home(folder) for folder in folders]
+    homes = [home_of(folder) for folder in folders]
     for home in homes[1:]:
         if home != homes[0] and _vocabulary(home) != _vocabulary(homes[0]):
             raise InputError(
@@ -44,11 +44,32 @@ def load_models(
                 "translate together; give runs that were prepared with the same vocabulary."
             )
     tokenizers = Tokenizers.load(homes[0])
-    models = [_load(f, home, tokenizers) for f, home in zip(folders, homes, strict=True)]
+    models: list[TranslationModel] = []
+    for folder, home in zip(folders, homes, strict=True):
+        model = _load(folder, home, tokenizers)
+        if not isinstance(model, TranslationModel):
+            raise InputError(
+                f"{folder} is a language model and does not translate; write text with it by "
+                f"`kutta sample {folder}`, or give a run with a source language."
+            )
+        models.append(model)
     return models, tokenizers, Config.load(homes[0] / "config.json").decode
 
 
-def _home(folder: Path) -> Path:
+def load_language_model(folder: Path) -> tuple[LanguageModel, Tokenizer]:
+    """The language model of a run or a checkpoint, and its tokenizer."""
+    home = home_of(folder)
+    tokenizers = Tokenizers.load(home)
+    model = _load(folder, home, tokenizers)
+    if not isinstance(model, LanguageModel):
+        raise InputError(
+            f"{folder} is a translation model, not a language model; use it with "
+            f"`kutta translate {folder}`, which has --sample too."
+        )
+    return model, tokenizers.target
+
+
+def home_of(folder: Path) -> Path:
     """The run of a folder: itself, or two levels up from one of its checkpoints."""
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; give the folder of a run.")
@@ -67,7 +88,7 @@ def _vocabulary(home: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
-def _load(folder: Path, home: Path, tokenizers: Tokenizers) -> TranslationModel:
+def _load(folder: Path, home: Path, tokenizers: Tokenizers) -> TextModel:
     """The model in `folder`, a run or a checkpoint of the run `home`."""
     path = folder / WEIGHTS
     if not path.is_file():

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kutta.data.tokenizer import BOS, EOS
+from kutta.errors import InputError
 from kutta.translate.hypothesis import Hypothesis, highest, length_limits, numbers, permitted
 from kutta.translate.scorer import Scorer, State
 
@@ -25,6 +26,23 @@ class Sampling:
     top_p: float = 1.0
     seed: int = 1
 
+    def __post_init__(self) -> None:
+        for wrong, sentence in (
+            (
+                not 0.0 < self.temperature < math.inf,
+                f"temperature = {self.temperature} cannot be; it must be above 0 (for the "
+                "likeliest translation, search with beam = 1)",
+            ),
+            (self.top_k < 0, f"top_k = {self.top_k} is negative; 0 keeps all tokens"),
+            (
+                not 0.0 < self.top_p <= 1.0,
+                f"top_p = {self.top_p} is no share; it must be above 0 and at most 1",
+            ),
+            (self.seed < 0, f"seed = {self.seed} is negative; it must be 0 or more"),
+        ):
+            if wrong:
+                raise InputError(f"{sentence}.")
+
 
 @torch.inference_mode()
 def sample(
@@ -33,11 +51,14 @@ def sample(
     sampling: Sampling,
     max_length: int | None = None,
     streams: Sequence[int] | None = None,
+    min_length: int = 0,
+    no_repeat_ngram: int = 0,
 ) -> list[Hypothesis]:
     """One random translation of each sentence of source (B, S); its score is its log-probability.
 
     What is drawn depends on the seed and the sentence's number in `streams` (by default its row),
-    not on the other sentences of the batch.
+    not on the other sentences of the batch. The lengths and `no_repeat_ngram` are those of
+    `beam_search`; what they rule out is never drawn.
     """
     count, device = len(source), source.device
     drawn = [Hypothesis([], -math.inf, -math.inf)] * count
@@ -51,7 +72,9 @@ def sample(
     tokens = torch.full((count, 1), BOS, device=device)
     while sentences:
         position = tokens.shape[1] - 1
-        log_probabilities = permitted(scorer.step(tokens[:, -1], state), limits <= position)
+        log_probabilities = permitted(
+            scorer.step(tokens[:, -1], state), tokens, limits, min_length, no_repeat_ngram
+        )
         words = _draw(log_probabilities, draws[:, position], sampling)
         scores = scores + log_probabilities.gather(1, words[:, None])[:, 0]
         ends = words == EOS

@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from kutta.model import DecoderState, TranslationModel
+from kutta.data.tokenizer import BOS
+from kutta.model import DecoderState, LanguageModel, TranslationModel
 
 
 class ScorerState(Protocol):
@@ -71,6 +72,39 @@ class Ensemble:
         members = zip(self.models, state.members, strict=True)
         each = torch.stack([SingleModel(model).step(tokens, own) for model, own in members])
         return each.logsumexp(dim=0) - math.log(len(self.models))
+
+
+@dataclass
+class ContinuationState:
+    """The state of a text that goes on: `held` (B,) is the end of the prompt, not yet fed."""
+
+    decoder: DecoderState
+    held: Tensor | None
+
+    def select(self, rows: Tensor, same_sentences: bool = False) -> None:
+        self.decoder.select(rows, same_sentences)
+        if self.held is not None:
+            self.held = self.held.index_select(0, rows)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """The log-probabilities of a language model that continues prompts (B, P) of one length."""
+
+    model: LanguageModel
+
+    def start(self, source: Tensor) -> ContinuationState:
+        state = self.model.start(len(source))
+        text = torch.cat([source.new_full((len(source), 1), BOS), source], dim=1)
+        for column in text[:, :-1].unbind(1):
+            self.model.step(column, state)
+        return ContinuationState(state, text[:, -1])
+
+    def step(self, tokens: Tensor, state: ContinuationState) -> Tensor:
+        # A search begins by feeding BOS; a continuation begins with the end of its prompt.
+        if state.held is not None:
+            tokens, state.held = state.held, None
+        return self.model.step(tokens, state.decoder).float().log_softmax(dim=-1)
 
 
 def scorer_of(models: Sequence[TranslationModel]) -> Scorer[Any]:

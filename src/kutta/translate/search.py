@@ -19,14 +19,17 @@ def beam_search(
     length_penalty: float = 0.6,
     max_length: int | None = None,
     n_best: int = 1,
+    min_length: int = 0,
+    no_repeat_ngram: int = 0,
 ) -> list[list[Hypothesis]]:
     """The up to `n_best` best translations of each sentence of source (B, S), best first.
 
     A hypothesis ends when EOS is among the `beam` best continuations. A sentence is done as soon
     as `beam` hypotheses have ended, as in fairseq: a live one that would still overtake them by
     its length penalty is not waited for. Where a hypothesis has `max_length` tokens (by default
-    2 x source + 20) EOS is forced, so every sentence has a translation. Of equal candidates the
-    one from the better hypothesis, then the one with the lower id, goes first.
+    2 x source + 20) EOS is forced, so every sentence has a translation. `min_length` and
+    `no_repeat_ngram` rule out continuations, see `permitted`. Of equal candidates the one from the
+    better hypothesis, then the one with the lower id, goes first.
     """
     ended: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     if not ended:
@@ -35,8 +38,13 @@ def beam_search(
     state.select(torch.arange(len(source), device=source.device).repeat_interleave(beam))
     live = _Live.first(length_limits(source, max_length), beam)
     while live.sentences:
+        tokens = live.tokens.flatten(0, 1)
         log_probabilities = permitted(
-            scorer.step(live.tokens[:, :, -1].flatten(), state), live.final()
+            scorer.step(tokens[:, -1], state),
+            tokens,
+            live.limits.repeat_interleave(beam),
+            min_length,
+            no_repeat_ngram,
         )
         values, parents, words = _candidates(log_probabilities, live.scores)
         ends = words == EOS
@@ -82,11 +90,6 @@ class _Live:
         tokens = torch.full((*shape, 1), BOS, device=limits.device)
         return cls(list(range(len(limits))), limits, scores, tokens)
 
-    def final(self) -> Tensor:
-        """Which rows (b*K,) have reached their limit."""
-        _, beam, length = self.tokens.shape
-        return (self.limits < length).repeat_interleave(beam)
-
     def leftover(self, row: int) -> Hypothesis:
         """What there is of a sentence that cannot go on and has not ended."""
         return Hypothesis(numbers(self.tokens[row, 0, 1:]), -math.inf, -math.inf)
@@ -111,10 +114,15 @@ class _Live:
 
 
 def greedy(
-    scorer: Scorer[State], source: Tensor, max_length: int | None = None
+    scorer: Scorer[State],
+    source: Tensor,
+    max_length: int | None = None,
+    min_length: int = 0,
+    no_repeat_ngram: int = 0,
 ) -> list[Hypothesis]:
     """The likeliest token at every position, for each sentence of source (B, S)."""
-    return [best for (best,) in beam_search(scorer, source, 1, 0.0, max_length)]
+    found = beam_search(scorer, source, 1, 0.0, max_length, 1, min_length, no_repeat_ngram)
+    return [best for (best,) in found]
 
 
 def _candidates(log_probabilities: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,5 @@
 """From text to text: the only way translations are made, for commands, servers and scores."""
 
-import math
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,17 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from kutta.config import DecodeConfig
+from kutta.config import Config, DecodeConfig
 from kutta.data.tokenizer import EOS, PAD, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TranslationModel
 from kutta.translate.hypothesis import Hypothesis
-from kutta.translate.loading import choose_device, load_models
+from kutta.translate.loading import choose_device, home_of, load_models
 from kutta.translate.sampling import Sampling, sample
 from kutta.translate.scorer import scorer_of
 from kutta.translate.search import beam_search
 
-LONGEST_SOURCE = 1024  # tokens; what a line has beyond them is not translated
+LONGEST_SOURCE = 1024  # tokens; more of a line is read only by a model trained with more
 CHUNK = 4096  # lines read before the first is translated: enough to sort them by length
 
 Scored = tuple[str, float]
@@ -37,7 +36,9 @@ class Options(TypedDict, total=False):
 
     beam: int | None
     length_penalty: float | None
+    min_length: int | None
     max_length: int | None
+    no_repeat_ngram: int | None
     sampling: Sampling | None
     chunk: int
 
@@ -48,7 +49,9 @@ class _Plan:
 
     beam: int
     length_penalty: float
+    min_length: int
     max_length: int | None
+    no_repeat_ngram: int
     n_best: int
     sampling: Sampling | None
     chunk: int
@@ -71,7 +74,8 @@ class Translator:
 
     Exactly one line comes out for each that goes in, in the same order; empty lines stay empty.
     Lines are grouped by length to be fast, which changes nothing but the last digits of scores.
-    A line above LONGEST_SOURCE tokens is cut there, and `warn` gets a sentence about it.
+    Of a line only the first `max_source` tokens are read, as the model was trained; where that is
+    0, a line above LONGEST_SOURCE tokens is cut there, and `warn` gets a sentence about it.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Translator:
         config: DecodeConfig,
         device: str | torch.device = "auto",
         warn: Callable[[str], None] = _warn,
+        max_source: int = 0,
     ) -> None:
         models = [models] if isinstance(models, TranslationModel) else list(models)
         if not models:
@@ -90,6 +95,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.config = config
         self.warn = warn
+        self.max_source = max_source
 
     @classmethod
     def load(
@@ -100,7 +106,9 @@ class Translator:
     ) -> Self:
         """Load a run or one of its checkpoints; several of them are translated with together."""
         folders = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
-        return cls(*load_models(folders), device, warn)
+        models, tokenizers, decode = load_models(folders)
+        data = Config.load(home_of(folders[0]) / "config.json").data
+        return cls(models, tokenizers, decode, device, warn, data.max_source)
 
     def translate(self, lines: Iterable[str], **options: Unpack[Options]) -> list[str]:
         """The best translation of each line."""
@@ -129,7 +137,9 @@ class Translator:
         n_best: int,
         beam: int | None = None,
         length_penalty: float | None = None,
+        min_length: int | None = None,
         max_length: int | None = None,
+        no_repeat_ngram: int | None = None,
         sampling: Sampling | None = None,
         chunk: int = CHUNK,
     ) -> _Plan:
@@ -137,7 +147,9 @@ class Translator:
         plan = _Plan(
             beam=decode.beam if beam is None else beam,
             length_penalty=decode.length_penalty if length_penalty is None else length_penalty,
+            min_length=decode.min_length if min_length is None else min_length,
             max_length=(decode.max_length if max_length is None else max_length) or None,
+            no_repeat_ngram=decode.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram,
             n_best=n_best,
             sampling=sampling,
             chunk=chunk,
@@ -154,12 +166,12 @@ class Translator:
         # Half of a surrogate pair is no character, and no tokenizer takes it.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         ids = self.tokenizers.source.encode(text)
-        if len(ids) > LONGEST_SOURCE:
+        if not self.max_source and len(ids) > LONGEST_SOURCE:
             self.warn(
                 f"Line {number + 1} has {len(ids):,} tokens; only the first {LONGEST_SOURCE:,} "
                 "are translated."
             )
-        return _Line(number, ids[:LONGEST_SOURCE])
+        return _Line(number, ids[: self.max_source or LONGEST_SOURCE])
 
     def _translate(self, chunk: list[_Line], plan: _Plan) -> list[list[Scored]]:
         """Translate the lines of a chunk, in its order."""
@@ -174,11 +186,13 @@ class Translator:
     def _search(self, batch: list[_Line], plan: _Plan) -> list[list[Hypothesis]]:
         source = _pad([line.ids for line in batch]).to(self.device)
         scorer = scorer_of(self.models)
+        rules = plan.min_length, plan.no_repeat_ngram
         if plan.sampling is not None:
             streams = [line.number for line in batch]
-            return [[h] for h in sample(scorer, source, plan.sampling, plan.max_length, streams)]
+            drawn = sample(scorer, source, plan.sampling, plan.max_length, streams, *rules)
+            return [[hypothesis] for hypothesis in drawn]
         return beam_search(
-            scorer, source, plan.beam, plan.length_penalty, plan.max_length, plan.n_best
+            scorer, source, plan.beam, plan.length_penalty, plan.max_length, plan.n_best, *rules
         )
 
     def _text(self, hypothesis: Hypothesis) -> str:
@@ -200,7 +214,6 @@ def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
 
 
 def _check(plan: _Plan) -> None:
-    sampling = plan.sampling or Sampling()
     for wrong, sentence in (
         (plan.beam < 1, f"beam = {plan.beam} is no beam; it must be at least 1"),
         (plan.n_best < 1, f"n_best = {plan.n_best} asks for nothing; it must be at least 1"),
@@ -222,18 +235,17 @@ def _check(plan: _Plan) -> None:
             f"max_length = {plan.max_length} leaves no room; it must be at least 1, or 0 for the "
             "default",
         ),
+        (plan.min_length < 0, f"min_length = {plan.min_length} is negative; 0 is no minimum"),
+        (
+            plan.max_length is not None and plan.min_length > plan.max_length,
+            f"min_length = {plan.min_length} is more than max_length = {plan.max_length}; give "
+            "both so that they fit",
+        ),
+        (
+            plan.no_repeat_ngram < 0,
+            f"no_repeat_ngram = {plan.no_repeat_ngram} is negative; 0 lets everything repeat",
+        ),
         (plan.chunk < 1, f"chunk = {plan.chunk} reads no line; it must be at least 1"),
-        (
-            not 0.0 < sampling.temperature < math.inf,
-            f"temperature = {sampling.temperature} cannot be; it must be above 0 (for the "
-            "likeliest translation, search with beam = 1)",
-        ),
-        (sampling.top_k < 0, f"top_k = {sampling.top_k} is negative; 0 keeps all tokens"),
-        (
-            not 0.0 < sampling.top_p <= 1.0,
-            f"top_p = {sampling.top_p} is no share; it must be above 0 and at most 1",
-        ),
-        (sampling.seed < 0, f"seed = {sampling.seed} is negative; it must be 0 or more"),
     ):
         if wrong:
             raise InputError(f"{sentence}.")

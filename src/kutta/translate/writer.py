@@ -1,0 +1,62 @@
+"""Text from a language model: continuations of prompts, drawn at random."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from kutta.data.tokenizer import Tokenizer
+from kutta.errors import InputError
+from kutta.model import LanguageModel
+from kutta.translate.loading import choose_device, load_language_model
+from kutta.translate.sampling import Sampling, sample
+from kutta.translate.scorer import Continuation
+
+AT_ONCE = 64  # texts drawn together
+
+
+class Writer:
+    """Continues texts with a language model; what it draws depends on seed, prompt and number."""
+
+    def __init__(
+        self, model: LanguageModel, tokenizer: Tokenizer, device: str | torch.device = "auto"
+    ) -> None:
+        self.device = choose_device(device)
+        self.model = model.to(self.device).eval()
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, run: str | Path, device: str | torch.device = "auto") -> Self:
+        """The writer of a run, or of one of its checkpoints."""
+        return cls(*load_language_model(Path(run)), device)
+
+    def write(
+        self,
+        prompt: str = "",
+        count: int = 1,
+        sampling: Sampling | None = None,
+        max_length: int = 100,
+    ) -> list[str]:
+        """`count` texts that begin with `prompt`, of at most `max_length` further tokens each."""
+        sampling = sampling or Sampling()
+        for name, value in (("count", count), ("max_length", max_length)):
+            if value < 1:
+                raise InputError(f"{name} = {value} asks for nothing; it must be at least 1.")
+        ids = self.tokenizer.encode(prompt)
+        texts: list[str] = []
+        for numbers in _groups(count):
+            prompts = torch.tensor([ids] * len(numbers), dtype=torch.long, device=self.device)
+            prompts = prompts.reshape(len(numbers), len(ids))
+            drawn = sample(Continuation(self.model), prompts, sampling, max_length, numbers)
+            texts += [self._text([*ids, *hypothesis.tokens]) for hypothesis in drawn]
+        return texts
+
+    def _text(self, ids: Sequence[int]) -> str:
+        """On one line, as translations are."""
+        return " ".join(self.tokenizer.decode(ids).splitlines()).strip()
+
+
+def _groups(count: int) -> list[range]:
+    """The numbers 0 to count - 1, at most AT_ONCE together."""
+    return [range(i, min(i + AT_ONCE, count)) for i in range(0, count, AT_ONCE)]

@@ -1,0 +1,258 @@
+"""Shortest, longest, and nothing twice: the rules of generation against plain enumeration."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from kutta.data.tokenizer import BOS, EOS, PAD, UNK
+from kutta.translate.hypothesis import Hypothesis, permitted, repeating
+from kutta.translate.sampling import Sampling, sample
+from kutta.translate.search import beam_search, greedy
+
+VOCABULARY = 10
+WORDS = [UNK, *range(4, VOCABULARY)]  # what a translation may consist of
+
+few = settings(max_examples=40, deadline=None)
+lengths = st.integers(0, 6)
+orders = st.integers(0, 4)
+
+
+@dataclass
+class NoiseState:
+    rows: list[tuple[int, ...]]
+
+    def select(self, rows: Tensor, same_sentences: bool = False) -> None:
+        self.rows = [self.rows[int(row)] for row in rows]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A scorer whose probabilities are drawn anew for every source and prefix, by a seed."""
+
+    seed: int = 0
+    vocabulary: int = VOCABULARY
+
+    def table(self, row: tuple[int, ...]) -> Tensor:
+        drawn = np.random.default_rng([self.seed, *row]).normal(scale=2.0, size=self.vocabulary)
+        return torch.tensor(drawn, dtype=torch.float).log_softmax(-1)
+
+    def start(self, source: Tensor) -> NoiseState:
+        return NoiseState([tuple(row[row != PAD].tolist()) for row in source])
+
+    def step(self, tokens: Tensor, state: NoiseState) -> Tensor:
+        pairs = zip(state.rows, tokens.tolist(), strict=True)
+        state.rows = [(*row, token) for row, token in pairs]
+        return torch.stack([self.table(row) for row in state.rows])
+
+
+def sources(sentences: list[list[int]]) -> Tensor:
+    """(B, S) with EOS and padding."""
+    width = max(map(len, sentences)) + 1
+    return torch.tensor([[*row, EOS, *[PAD] * (width - len(row) - 1)] for row in sentences])
+
+
+def ngrams(tokens: list[int], n: int) -> list[tuple[int, ...]]:
+    return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+
+
+def may_follow(prefix: list[int], limit: int, least: int, n: int, words: list[int]) -> set[int]:
+    """What the rules allow after a prefix, from their wording."""
+    if len(prefix) >= limit:
+        return {EOS}
+    fresh = {word for word in words if not twice(prefix, word, n)}
+    return fresh | {EOS} if len(prefix) >= least or not fresh else fresh
+
+
+def twice(prefix: list[int], word: int, n: int) -> bool:
+    """Whether `word` completes an n-gram that the prefix has already (n = 0: any may repeat)."""
+    return 0 < n <= len(prefix) + 1 and ngrams([*prefix, word], n)[-1] in ngrams(prefix, n)
+
+
+# ---- the rules themselves --------------------------------------------------------------------
+
+
+@few
+@given(
+    rows=st.integers(0, 9).flatmap(
+        lambda t: st.lists(
+            st.lists(st.sampled_from([UNK, 4, 5]), min_size=t, max_size=t), min_size=1, max_size=4
+        )
+    ),
+    n=st.integers(1, 5),
+)
+def test_what_would_repeat_is_what_a_walk_over_the_prefix_finds(
+    rows: list[list[int]], n: int
+) -> None:
+    found = repeating(torch.tensor([[BOS, *row] for row in rows]), n)
+    for row, banned in zip(rows, found.tolist(), strict=True):
+        # For n = 1 the BOS in front is found too; nothing ever chooses it.
+        assert set(banned) - {PAD, BOS} == {word for word in WORDS if twice(row, word, n)}
+
+
+@few
+@given(
+    prefix=st.lists(st.sampled_from([UNK, 4, 5, 6]), max_size=8),
+    limit=st.integers(1, 9),
+    least=lengths,
+    n=orders,
+    seed=st.integers(0, 99),
+)
+def test_the_rules_leave_the_probabilities_of_what_is_allowed_alone(
+    prefix: list[int], limit: int, least: int, n: int, seed: int
+) -> None:
+    table = Noise(seed, 7).table((1,))
+    row = torch.tensor([[BOS, *prefix]])
+    after = permitted(table[None].clone(), row, torch.tensor([limit]), least, n)[0]
+    allowed = may_follow(prefix, limit, least, n, [UNK, 4, 5, 6])
+    assert {word for word in range(7) if after[word].isfinite()} == allowed
+    assert all(after[word] == table[word] for word in allowed)
+
+
+def test_without_rules_only_the_marks_are_ruled_out() -> None:
+    table = Noise(1).table((1,))
+    after = permitted(table[None].clone(), torch.tensor([[BOS, 4, 4, 4]]), torch.tensor([9]))[0]
+    expected = table.clone()
+    expected[[PAD, BOS]] = -math.inf
+    assert torch.equal(after, expected)
+
+
+def test_the_limit_is_above_all_other_rules() -> None:
+    table = Noise(1).table((1,))[None].clone()
+    after = permitted(table, torch.tensor([[BOS, 4, 5]]), torch.tensor([2]), 100, 1)[0]
+    assert after.isfinite().nonzero().tolist() == [[EOS]]
+
+
+# ---- the searches under the rules ------------------------------------------------------------
+
+
+def all_sequences(
+    scorer: Noise, source: list[int], limit: int, least: int, n: int
+) -> list[tuple[float, list[int]]]:
+    """Every translation the rules allow, with its log-probability."""
+    words = [word for word in WORDS if word < scorer.vocabulary]
+    found: list[tuple[float, list[int]]] = []
+
+    def grow(prefix: list[int], score: float) -> None:
+        table = scorer.table((*source, EOS, BOS, *prefix))
+        for word in sorted(may_follow(prefix, limit, least, n, words)):
+            if word == EOS:
+                found.append((score + float(table[EOS]), prefix))
+            else:
+                grow([*prefix, word], score + float(table[word]))
+
+    grow([], 0.0)
+    return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("least", "n"), [(0, 0), (2, 0), (0, 1), (0, 2), (3, 2), (4, 1), (4, 3), (9, 2)]
+)
+def test_a_beam_that_holds_everything_finds_all_the_rules_allow(least: int, n: int) -> None:
+    scorer = Noise(3, vocabulary=6)
+    expected = all_sequences(scorer, [4, 5], 4, least, n)
+    (found,) = beam_search(scorer, sources([[4, 5]]), 130, 0.0, 4, 130, least, n)
+    assert [h.tokens for h in found] == [tokens for _, tokens in expected]
+    assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+@few
+@given(
+    seed=st.integers(0, 999), limit=st.integers(1, 12), least=lengths, n=orders, long=st.booleans()
+)
+def test_greedy_is_a_beam_of_one_and_takes_the_likeliest_allowed(
+    seed: int, limit: int, least: int, n: int, long: bool
+) -> None:
+    source = [4, 5, 6] if long else [7]
+    scorer, tokens = Noise(seed), list[int]()
+    while True:
+        table = scorer.table((*source, EOS, BOS, *tokens))
+        allowed = sorted(may_follow(tokens, limit, least, n, WORDS))
+        word = max(allowed, key=lambda word: float(table[word]))
+        if word == EOS:
+            break
+        tokens.append(word)
+    (best,) = greedy(scorer, sources([source]), limit, least, n)
+    assert best.tokens == tokens
+    ((one,),) = beam_search(scorer, sources([source]), 1, 1.0, limit, 1, least, n)
+    assert (one.tokens, one.log_probability) == (best.tokens, best.log_probability)
+
+
+def check(hypothesis: Hypothesis, limit: int, least: int, n: int) -> None:
+    assert min(least, limit) <= len(hypothesis.tokens) <= limit
+    assert not n or max(Counter(ngrams(hypothesis.tokens, n)).values(), default=1) == 1
+    assert not set(hypothesis.tokens) & {PAD, BOS, EOS}
+    assert math.isfinite(hypothesis.score)
+
+
+batches = st.lists(
+    st.lists(st.integers(4, VOCABULARY - 1), min_size=1, max_size=5), min_size=1, max_size=4
+)
+
+
+# No n-gram rule can leave nothing to say before all the seven words were used: see `least`.
+@few
+@given(
+    batch=batches,
+    beam=st.integers(1, 4),
+    limit=st.integers(1, 15),
+    least=st.integers(0, len(WORDS)),
+    n=orders,
+    seed=st.integers(0, 99),
+)
+def test_every_translation_keeps_the_rules_and_does_not_depend_on_the_batch(
+    batch: list[list[int]], beam: int, limit: int, least: int, n: int, seed: int
+) -> None:
+    scorer = Noise(seed)
+    together = beam_search(scorer, sources(batch), beam, 0.6, limit, beam, least, n)
+    drawn = sample(scorer, sources(batch), Sampling(seed=seed), limit, None, least, n)
+    for row, (found, one) in enumerate(zip(together, drawn, strict=True)):
+        assert found
+        for hypothesis in [*found, one]:
+            check(hypothesis, limit, least, n)
+        alone = sources(batch[row : row + 1])
+        assert beam_search(scorer, alone, beam, 0.6, limit, beam, least, n) == [found]
+        assert sample(scorer, alone, Sampling(seed=seed), limit, [row], least, n) == [one]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_where_nothing_is_left_to_say_a_translation_ends(beam: int) -> None:
+    """Three words and none twice: a translation of nine cannot be, one of three can."""
+    scorer = Noise(5, vocabulary=6)
+    (found,) = beam_search(scorer, sources([[4], [5]])[:1], beam, 1.0, 20, beam, 9, 1)
+    assert {frozenset(h.tokens) for h in found} == {frozenset({UNK, 4, 5})}
+    (drawn,) = sample(scorer, sources([[4]]), Sampling(), 20, None, 9, 1)
+    assert sorted(drawn.tokens) == [UNK, 4, 5]
+    assert all(math.isfinite(h.score) for h in [*found, drawn])
+
+
+def test_the_shortest_gives_way_to_the_default_limit() -> None:
+    (best,) = greedy(Noise(2), sources([[4, 5]]), None, min_length=500)
+    assert len(best.tokens) == 2 * 2 + 20
+
+
+def test_what_is_ruled_out_leaves_its_share_to_the_others() -> None:
+    @dataclass(frozen=True)
+    class Thrice(Noise):
+        """4 with 1/2, 5 with 1/3, 6 with 1/6, always."""
+
+        def table(self, row: tuple[int, ...]) -> Tensor:
+            table = torch.full((VOCABULARY,), -math.inf)
+            table[[4, 5, 6]] = torch.tensor([1 / 2, 1 / 3, 1 / 6]).log()
+            table[EOS] = -30.0
+            return table
+
+    count = 3000
+    drawn = sample(Thrice(), sources([[4]] * count), Sampling(), 2, None, 0, 1)
+    pairs = Counter(tuple(h.tokens) for h in drawn)
+    shares = {4: 1 / 2, 5: 1 / 3, 6: 1 / 6}
+    for (one, other), times in pairs.items():
+        p = shares[one] * shares[other] / (1 - shares[one])
+        assert abs(times / count - p) <= 4 * math.sqrt(p * (1 - p) / count)
+    assert len(pairs) == 6
