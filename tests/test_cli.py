@@ -10,13 +10,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 from unittest.mock import patch
 
 import pytest
 
 from kutta.cli import main
 from kutta.config import Config
-from kutta.ode import METHODS
+from kutta.ode import METHODS, Gamma
 
 CONFIG = """
 run = "run"
@@ -50,6 +51,7 @@ average = 2
 
 COMMANDS = [
     *("demo", "prepare", "train", "translate", "evaluate", "score", "average", "info", "methods"),
+    *("sample", "data", "analyze", "reproduce"),
 ]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
@@ -246,7 +248,7 @@ def test_a_reader_that_goes_away_is_no_error(toy_run: Path) -> None:
 
 CONFIG_MISTAKES = {
     "model.solvr=rk4": ("model.solvr", "did you mean model.solver?"),
-    "model.solver=rk5": ("rk5", "did you mean rk4?"),
+    "model.solver=rk5": ("rk5", "did you mean rk2 or rk4?"),
     "trian.lr=1": ("trian", "did you mean"),
     "train.lr=fast": ("train.lr", "fast", "number"),
     "train.max_steps=1.5": ("train.max_steps", "integer"),
@@ -336,6 +338,7 @@ def test_help_lists_every_command_without_loading_torch() -> None:
     assert subprocess.run([sys.executable, "-c", loaded], check=False).returncode == 0
 
 
-def test_methods_lists_every_method() -> None:
-    answer = kutta("methods")
-    assert [line.split()[0] for line in answer.out.split("\n")[1:-1]] == list(METHODS)
+def test_methods_lists_every_method_and_every_gamma() -> None:
+    tables = kutta("methods").out.strip().split("\n\n")
+    names = [[row.split()[0] for row in table.split("\n")[1:]] for table in tables]
+    assert names == [list(METHODS), list(get_args(Gamma))]

@@ -15,11 +15,14 @@ from kutta.errors import InputError
 from kutta.files import atomic_path
 from kutta.metrics import METRICS, Score, multi_bleu
 from kutta.model.arithmetic import cost_of
-from kutta.model.build import build_model
+from kutta.model.build import build_model, own_tableau
 from kutta.significance import Comparison, paired_bootstrap
+from kutta.training.card import depth
 from kutta.training.checkpoint import average, best_step, list_checkpoints, step_of
-from kutta.training.run import is_prepared
-from kutta.translate.evaluate import Evaluation, evaluate
+from kutta.training.folder import is_prepared
+from kutta.training.validate import word_perplexity
+from kutta.translate.evaluate import Evaluation, evaluate, run_signature, test_texts
+from kutta.translate.loading import choose_device, home_of, load_language_model
 from kutta.translate.sampling import Sampling
 from kutta.translate.translator import CHUNK, Options, Translator
 
@@ -69,13 +72,43 @@ def evaluate_run(
     length_penalty: float | None,
     device: str,
 ) -> list[Evaluation]:
-    """Score a run on test sets."""
-    translator = Translator.load(run, device, warn=_warn)
-    data = Config.load(run / "config.json").data
+    """Score a run on test sets: translations by BLEU and chrF, a language model by perplexity."""
+    config = config_of(run)
+    data = config.data
     if data_dir is not None:
         data = data.model_copy(update={"dir": data_dir})
+    if config.language_model:
+        return evaluate_language_model(run, config.model_copy(update={"data": data}), tests, device)
+    translator = Translator.load(run, device, warn=_warn)
     options: Options = {"beam": beam, "length_penalty": length_penalty}
     return evaluate(run, translator, data, tests, options)
+
+
+def evaluate_language_model(
+    run: Path, config: Config, tests: Sequence[str], device: str
+) -> list[Evaluation]:
+    """The perplexity per word of each test set."""
+    texts = test_texts(config.data, tests)
+    model, tokenizer = load_language_model(run)
+    place = choose_device(device)
+    model.to(place)
+    return [
+        Evaluation(
+            test=name,
+            sentences=len(pairs),
+            scores=[
+                word_perplexity(model, tokenizer, [text for _, text in pairs], config.train, place)
+            ],
+            hypotheses=None,
+            signature=run_signature(config),
+        )
+        for name, pairs in texts.items()
+    ]
+
+
+def config_of(run: Path) -> Config:
+    """The settings of a run, or of the run of one of its checkpoints."""
+    return Config.load(home_of(run) / "config.json")
 
 
 def score_files(
@@ -136,10 +169,11 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
         "run": str(run),
         "config": config.hash(),
         "method": shape.solver,
+        **({"tableau": own.description} if (own := own_tableau(shape)) else {}),
         "gamma": shape.gamma,
         "field": shape.field,
         "decoder_method": shape.decoder_solver,
-        "layers": f"{shape.encoder_layers}-{shape.decoder_layers}",
+        "layers": depth(config),
         "d_model": shape.d_model,
         "vocabulary": {
             "source": sizes[0],

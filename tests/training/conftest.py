@@ -15,8 +15,8 @@ from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
 from kutta.mistakes import apply_override
 from kutta.model.build import build_model
+from kutta.training.folder import open_run, prepare_run
 from kutta.training.loop import Trainer, make_trainer
-from kutta.training.run import open_run, prepare_run
 
 NOUNS = ("dog", "cat", "house", "tree", "child", "boat", "river")
 VERBS = ("sees", "finds", "likes", "draws", "hears")

@@ -25,8 +25,9 @@ from kutta.errors import InputError
 from kutta.metrics import Score
 from kutta.training import run as run_module
 from kutta.training.checkpoint import list_checkpoints
+from kutta.training.folder import alone, open_run
 from kutta.training.report import Reporter, read_metrics
-from kutta.training.run import Outcome, open_run, plan_of, train
+from kutta.training.run import Outcome, plan_of, train
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation
 from kutta.translate import Translator
@@ -656,3 +657,12 @@ def test_a_truncated_checkpoint_is_told_and_the_one_before_goes_on(
     assert silently(config).ended == "finished"
     assert model_of(config) == model_of(straight)
     assert recorded(config, "train") == list(range(1, 13))
+
+
+def test_two_trainings_in_one_folder_are_refused(
+    configure: Callable[..., Config], silent: Console
+) -> None:
+    config = configure()
+    with alone(Path(config.run)), pytest.raises(InputError, match="Another process is training"):
+        train(config, overwrite=True, console=silent)
+    assert train(config, console=silent).ended == "finished"

@@ -7,11 +7,12 @@ import sys
 import warnings
 from typing import Any
 
-from kutta.cli import run as run  # each module adds its commands to the app
+# each module adds its commands to the app
+from kutta.cli import analyze, data, reproduce, run, sample
 from kutta.cli.app import app
 from kutta.errors import InputError
 
-__all__ = ["app", "main"]
+__all__ = ["analyze", "app", "data", "main", "reproduce", "run", "sample"]
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ def prepare(
     `kutta train` does this by itself where it is missing. --overwrite makes the store anew and
     touches nothing else of the run.
     """
-    from kutta.training.run import open_run, prepare_run, prepared_report
+    from kutta.training.folder import open_run, prepare_run, prepared_report
 
     settings = Config.load(config, set or ())
     if overwrite:
@@ -83,7 +83,10 @@ def train(
     outcome = train_run(settings, overwrite)
     if outcome.ended == "interrupted":
         raise typer.Exit(130)
-    typer.echo(f"try it:  echo '...' | kutta translate {outcome.run}")
+    if settings.language_model:
+        typer.echo(f"try it:  kutta sample {outcome.run}")
+    else:
+        typer.echo(f"try it:  echo '...' | kutta translate {outcome.run}")
 
 
 @app.command()
@@ -100,6 +103,15 @@ def translate(
     ] = None,
     beam: Beam = None,
     length_penalty: Penalty = None,
+    min_length: Annotated[
+        int | None, typer.Option(help="shortest translation, in tokens", show_default="the run's")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="longest translation, in tokens", show_default="the run's")
+    ] = None,
+    no_repeat_ngram: Annotated[
+        int | None, typer.Option(help="no n-gram of this length twice", show_default="the run's")
+    ] = None,
     n_best: Annotated[int, typer.Option(help="translations per line: score, tab, text")] = 1,
     sample: Annotated[bool, typer.Option(help="draw a translation instead of searching")] = False,
     temperature: Annotated[float, typer.Option(help="with --sample: 1 is the model's own")] = 1.0,
@@ -120,7 +132,13 @@ def translate(
         runs,
         input,
         output,
-        {"beam": beam, "length_penalty": length_penalty},
+        {
+            "beam": beam,
+            "length_penalty": length_penalty,
+            "min_length": min_length,
+            "max_length": max_length,
+            "no_repeat_ngram": no_repeat_ngram,
+        },
         n_best,
         {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         if sample
@@ -144,7 +162,10 @@ def evaluate(
     device: Device = "auto",
     json: AsJson = False,
 ) -> None:
-    """Translate test sets and score them: tokenised BLEU, sacreBLEU and chrF with signatures."""
+    """Score a run on test sets, with signatures.
+
+    Translations by tokenised BLEU, sacreBLEU and chrF, a language model by perplexity per word.
+    """
     from kutta.commands import evaluate_run
 
     results = evaluate_run(run, test or [], data_dir, beam, length_penalty, device)
@@ -155,7 +176,8 @@ def evaluate(
         typer.echo(f"{result.test}: {result.sentences:,} sentences [{result.signature}]")
         for score in result.scores:
             typer.echo(f"  {score}")
-        typer.echo(f"  translations: {result.hypotheses}")
+        if result.hypotheses is not None:
+            typer.echo(f"  translations: {result.hypotheses}")
 
 
 @app.command()
@@ -164,7 +186,10 @@ def score(
     reference: Annotated[list[Path], typer.Argument(help="reference text, one or several")],
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="bleu, sacrebleu, chrf or chrf++", show_default="bleu, sacrebleu, chrf"),
+        typer.Option(
+            help="bleu, sacrebleu, chrf, chrf++, rouge1, rouge2 or rougel",
+            show_default="bleu, sacrebleu, chrf",
+        ),
     ] = None,
     against: Annotated[
         Path | None, typer.Option(help="another system: compare by paired bootstrap")
@@ -228,10 +253,10 @@ def info(
 
 @app.command()
 def methods() -> None:
-    """List the methods that model.solver may name."""
-    from kutta.ode.catalogue import method_table
+    """List the methods that model.solver may name, and the weights of model.gamma."""
+    from kutta.ode.catalogue import gamma_table, method_table
 
-    typer.echo(method_table())
+    typer.echo(f"{method_table()}\n\n{gamma_table()}")
 
 
 def _shown(fact: Any) -> str:

@@ -1,11 +1,13 @@
 """What a model costs: parameters by part, and arithmetic per token."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import nn
 
+from kutta.model.decoding import Embedding, TextModel
 from kutta.model.stack import Layer, Stack
-from kutta.model.transformer import TranslationModel
+from kutta.ode import Solver
 
 
 @dataclass(frozen=True)
@@ -13,8 +15,8 @@ class Cost:
     """Parameters of each part, and multiply-adds of the matrix products per token.
 
     A source token passes the encoder and the decoder's projection of the memory, a target token
-    the decoder and the output layer. Each evaluation of F counts; attention's own products, which
-    grow with the sentence, do not.
+    the decoder and the output layer. What several layers share is one parameter, but each
+    evaluation of F counts; attention's own products, which grow with the sentence, do not.
     """
 
     embeddings: int
@@ -29,29 +31,30 @@ class Cost:
         return self.embeddings + self.encoder + self.decoder
 
 
-def cost_of(model: TranslationModel) -> Cost:
-    """The cost of a model, read off its modules."""
-    stacks = (model.encoder, model.decoder)
-    embeddings = {
-        id(p): p for e in (model.source_embedding, model.target_embedding) for p in e.parameters()
-    }
+def cost_of(model: TextModel) -> Cost:
+    """The cost of a model, read off its modules; a language model has no encoder."""
+    stacks = [child for child in model.children() if isinstance(child, Stack)]
+    encoder = [stack for stack in stacks if stack is not model.decoder]
+    solvers = [layer.solvers for stack in stacks for layer in stack.each_layer()]
     projected = sum(
         _products(layer.cross.attention.kv)
         for layer in model.decoder.each_layer()
         if layer.cross is not None
     )
     return Cost(
-        embeddings=sum(p.numel() for p in embeddings.values()),
-        encoder=_count(model.encoder),
-        decoder=_count(model.decoder),
-        solver=sum(_count(layer.solvers) for stack in stacks for layer in stack.each_layer()),
-        per_source_token=_evaluated(model.encoder) + projected,
-        per_target_token=_evaluated(model.decoder) + model.output_weight.numel(),
+        embeddings=_count(child for child in model.children() if isinstance(child, Embedding)),
+        encoder=_count(encoder),
+        decoder=_count([model.decoder]),
+        solver=_count(solvers),
+        per_source_token=_evaluated(encoder) + projected,
+        per_target_token=_evaluated([model.decoder]) + model.output_weight.numel(),
     )
 
 
-def _count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+def _count(modules: Iterable[nn.Module]) -> int:
+    """The numbers in the parameters of some modules; one that they share counts once."""
+    unique = {id(p): p for module in modules for p in module.parameters()}
+    return sum(parameter.numel() for parameter in unique.values())
 
 
 def _products(module: nn.Module) -> int:
@@ -59,15 +62,21 @@ def _products(module: nn.Module) -> int:
     return sum(m.weight.numel() for m in module.modules() if isinstance(m, nn.Linear))
 
 
-def _evaluated(stack: Stack) -> int:
-    return sum(_evaluated_layer(layer) for layer in stack.each_layer())
+def _gates(solver: Solver) -> int:
+    """Multiply-adds per token of a solver's own matrix, which only gated weights have."""
+    return sum(matrix.numel() for matrix in solver.parameters() if matrix.dim() == 2)
+
+
+def _evaluated(stacks: Iterable[Stack]) -> int:
+    return sum(_evaluated_layer(layer) for stack in stacks for layer in stack.each_layer())
 
 
 def _evaluated_layer(layer: Layer) -> int:
     """Multiply-adds per token of a layer; the memory's projection is not part of a stage."""
-    once = {"san": _products(layer.san), "ffn": _products(layer.ffn)}
+    once = {name: _products(layer.part(name)) for block in layer.blocks for name in block.parts}
     if layer.cross is not None:
-        once["cross"] = _products(layer.cross) - _products(layer.cross.attention.kv)
+        once["cross"] -= _products(layer.cross.attention.kv)
     return sum(
-        solver.evaluations * sum(once[name] for name in names) for names, solver in layer.steps()
+        solver.evaluations * sum(once[name] for name in block.parts) + _gates(solver)
+        for block, solver in layer.steps()
     )

@@ -80,7 +80,7 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
         self.dropout = Dropout(dropout)
         width = d_model // heads
-        self.relative = nn.Parameter(torch.empty(2 * clip + 1, width)) if clip else None
+        self.relative = nn.Parameter(torch.zeros(2 * clip + 1, width)) if clip else None
 
     def forward(
         self, x: Tensor, bias: Tensor | None, offsets: Tensor | None, cache: KeyValues | None = None

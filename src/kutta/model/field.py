@@ -2,8 +2,10 @@
 
 F is always the increment, never the layer's output: F(y) = SAN(LN(y)) and so on, with LayerNorm
 and dropout inside, so that every stage of a method norms its own argument and redraws dropout.
+`inner` is the sublayer without the norm, for post-norm layers, which apply it after the addition.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,8 +44,11 @@ class SelfAttentionField(nn.Module):
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
-        increment = self.attention(self.norm(y), context.bias, context.offsets, cache)
-        return self.dropout(increment)
+        return self.inner(self.norm(y), context, cache)
+
+    def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
+        """SAN(x), x (T, B, d)."""
+        return self.dropout(self.attention(x, context.bias, context.offsets, cache))
 
 
 class CrossAttentionField(nn.Module):
@@ -57,9 +62,12 @@ class CrossAttentionField(nn.Module):
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
+        return self.inner(self.norm(y), context, cache)
+
+    def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
+        """CrossAttention(x, memory), x (T, B, d)."""
         assert context.memory is not None, "cross-attention needs the encoder's states"
-        increment = self.attention(self.norm(y), context.memory, context.memory_bias)
-        return self.dropout(increment)
+        return self.dropout(self.attention(x, context.memory, context.memory_bias))
 
 
 class FeedForwardField(nn.Module):
@@ -75,15 +83,19 @@ class FeedForwardField(nn.Module):
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
-        inner = self.relu_dropout(torch.relu(self.up(self.norm(y))))
-        return self.dropout(self.down(inner))
+        return self.inner(self.norm(y), context, cache)
+
+    def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
+        """W2 relu(W1 x), x (T, B, d)."""
+        return self.dropout(self.down(self.relu_dropout(torch.relu(self.up(x)))))
 
 
 Sublayer = SelfAttentionField | CrossAttentionField | FeedForwardField
+Part = Callable[[Tensor, Context, KeyValues | None], Tensor]  # a Sublayer, or its `inner`
 
 
 def compose(
-    sublayers: list[Sublayer], y: Tensor, context: Context, cache: KeyValues | None
+    sublayers: Sequence[Part], y: Tensor, context: Context, cache: KeyValues | None
 ) -> Tensor:
     """The increment of sublayers in sequence: u = F1(y); F(y) = u + F2(y + u); and so on."""
     first, *rest = sublayers

@@ -1,13 +1,16 @@
 """Integrating y over depth: layers, their blocks, and a method for each block."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 
-from kutta.errors import InputError
+from kutta.model.admin import Admin
 from kutta.model.attention import KeyValues
+from kutta.model.dense import Dense
 from kutta.model.field import (
     NORM_EPS,
     Context,
@@ -17,35 +20,11 @@ from kutta.model.field import (
     Sublayer,
     compose,
 )
-from kutta.ode import HISTORY_METHODS, Solver, make_solver
-from kutta.ode.solver import Gamma, History
+from kutta.model.shape import PLACEMENTS, Block, StackShape, blocks_of, check
+from kutta.ode import Solver, make_solver
+from kutta.ode.solver import History
 
-# Which sublayers form a block, in order, and whether the block takes the chosen method or stays
-# a plain Euler step. In the decoder, cross-attention belongs to the attention part.
-PLACEMENTS: dict[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
-    "san+ffn": ((("san", "ffn"), True),),
-    "san/ffn": ((("san",), True), (("ffn",), True)),
-    "san": ((("san",), True), (("ffn",), False)),
-    "ffn": ((("san",), False), (("ffn",), True)),
-}
-
-
-@dataclass(frozen=True)
-class StackShape:
-    """The sizes and the method of a stack; `cross` makes it a decoder over a memory."""
-
-    d_model: int
-    ffn: int
-    heads: int
-    layers: int
-    method: str = "euler"
-    gamma: Gamma = "tableau"
-    placement: str = "san+ffn"
-    clip: int = 8
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    relu_dropout: float = 0.1
-    cross: bool = False
+__all__ = ["PLACEMENTS", "Layer", "LayerState", "Stack", "StackShape"]
 
 
 @dataclass
@@ -76,90 +55,91 @@ class Layer(nn.Module):
     def __init__(self, shape: StackShape, index: int) -> None:
         super().__init__()
         d, heads, drop, att = shape.d_model, shape.heads, shape.dropout, shape.attention_dropout
+        self.blocks = blocks_of(shape)
+        two_ffns = any("ffn_before" in block.parts for block in self.blocks)
+        feed_forward = (d, shape.ffn, drop, shape.relu_dropout)
+        self.ffn_before = FeedForwardField(*feed_forward) if two_ffns else None
         self.san = SelfAttentionField(d, heads, shape.clip, drop, att)
         self.cross = CrossAttentionField(d, heads, drop, att) if shape.cross else None
-        self.ffn = FeedForwardField(d, shape.ffn, drop, shape.relu_dropout)
-        self.blocks: list[tuple[str, ...]] = []
-        self.solvers = nn.ModuleList()
-        for names, chosen in _blocks(shape):
-            method = shape.method if chosen else "euler"
-            self.blocks.append(names)
-            self.solvers.append(make_solver(method, shape.gamma if chosen else "tableau", index))
+        self.ffn = FeedForwardField(*feed_forward)
+        self.post_norm = shape.norm == "post"
+        self.solvers = nn.ModuleList(_solver(shape, block, index) for block in self.blocks)
 
     def forward(
         self, y: Tensor, history: History, context: Context, state: LayerState | None = None
     ) -> tuple[Tensor, History]:
         """y (T, B, d) -> (y', history) after all blocks of this layer."""
         caches = repeat(None) if state is None else iter(state.caches)
-        for names, solver in self.steps():
-            y, history = solver.step(self._field(names, context, caches), y, history)
+        for block, solver in self.steps():
+            y, history = solver.step(self.field(block, context, caches), y, history)
+            if self.post_norm:
+                y = self.part(block.parts[-1]).norm(y)
         return y, history
 
     def start(self, rows: int, memory: Tensor | None) -> LayerState:
         """The state before the first position; memory (S, B, d)."""
-        projected = (
-            self.cross.attention.keys_values(memory) if self.cross and memory is not None else None
-        )
-        evaluations = sum(s.evaluations for names, s in self.steps() if "san" in names)
-        return LayerState(
-            projected, [self.san.attention.empty_cache(rows) for _ in range(evaluations)]
-        )
+        evaluations = sum(s.evaluations for block, s in self.steps() if "san" in block.parts)
+        caches = [self.san.attention.empty_cache(rows) for _ in range(evaluations)]
+        return LayerState(self._projected(memory), caches)
 
-    def steps(self) -> Iterator[tuple[tuple[str, ...], Solver]]:
-        """The blocks in order: the names of their sublayers, and their solver."""
-        for names, solver in zip(self.blocks, self.solvers, strict=True):
+    def around(self, context: Context, memory: Tensor | None, state: LayerState | None) -> Context:
+        """The context with this layer's own view of the memory (S, B, d)."""
+        return replace(context, memory=state.memory if state else self._projected(memory))
+
+    def steps(self) -> Iterator[tuple[Block, Solver]]:
+        """The blocks in order, each with its solver."""
+        for block, solver in zip(self.blocks, self.solvers, strict=True):
             assert isinstance(solver, Solver)
-            yield names, solver
+            yield block, solver
 
-    def _field(
-        self, names: tuple[str, ...], context: Context, caches: Iterator[KeyValues | None]
+    def part(self, name: str) -> Sublayer:
+        """A sublayer by its name in Block.parts."""
+        return cast(Sublayer, getattr(self, name))
+
+    def field(
+        self, block: Block, context: Context, caches: Iterator[KeyValues | None]
     ) -> Callable[[Tensor], Tensor]:
         """F of one block; the i-th evaluation of self-attention takes the i-th cache."""
-        table: dict[str, Sublayer | None] = {"san": self.san, "cross": self.cross, "ffn": self.ffn}
-        parts = [part for name in names if (part := table[name]) is not None]
-        attends = "san" in names
-        return lambda y: compose(parts, y, context, next(caches) if attends else None)
+        sublayers = [self.part(name) for name in block.parts]
+        parts = [part.inner for part in sublayers] if self.post_norm else sublayers
+        attends = "san" in block.parts
+
+        def F(y: Tensor) -> Tensor:
+            increment = compose(parts, y, context, next(caches) if attends else None)
+            if block.h != 1.0:
+                increment = block.h * increment
+            return y + increment if block.identity else increment
+
+        return F
+
+    def _projected(self, memory: Tensor | None) -> KeyValues | None:
+        if self.cross is None or memory is None:
+            return None
+        return self.cross.attention.keys_values(memory)
 
 
-def _blocks(shape: StackShape) -> list[tuple[tuple[str, ...], bool]]:
-    """The blocks of a layer of this shape."""
-    blocks = [
-        (tuple(n for name in names for n in _expand(name, shape.cross)), chosen)
-        for names, chosen in PLACEMENTS[shape.placement]
-    ]
-    # Euler over a composed field is by definition one Euler step per sublayer. Taking them one
-    # by one keeps the ordinary Transformer's order of additions, to the last bit.
-    euler = shape.method == "euler" and shape.gamma != "learned"
-    blocks = [
-        (part, chosen)
-        for names, chosen in blocks
-        for part in ([(name,) for name in names] if euler or not chosen else [names])
-    ]
-    return blocks
-
-
-def _expand(name: str, cross: bool) -> tuple[str, ...]:
-    return ("san", "cross") if name == "san" and cross else (name,)
+def _solver(shape: StackShape, block: Block, index: int) -> Solver:
+    """The solver of one block of layer `index`."""
+    if shape.init == "admin":
+        return Admin(shape.d_model)
+    method, gamma = (shape.method, shape.gamma) if block.chosen else ("euler", "tableau")
+    return make_solver(
+        method, gamma, index, start=shape.start, width=shape.d_model, tableau=shape.tableau
+    )
 
 
 class Stack(nn.Module):
-    """`layers` layers in sequence and one final LayerNorm."""
+    """`layers` layers in sequence and one final LayerNorm (post-norm layers end in their own)."""
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
-        if shape.placement not in PLACEMENTS:
-            raise InputError(
-                f"There is no placement {shape.placement!r}; choose one of {', '.join(PLACEMENTS)}."
-            )
-        if shape.method in HISTORY_METHODS and shape.placement != "san+ffn":
-            raise InputError(f"{shape.method} needs the placement san+ffn, not {shape.placement}.")
-        if shape.d_model % shape.heads:
-            raise InputError(
-                f"The width {shape.d_model} is not a multiple of the {shape.heads} heads."
-            )
+        check(shape)
         self.shape = shape
         self.layers = nn.ModuleList(Layer(shape, index) for index in range(shape.layers))
-        self.norm = nn.LayerNorm(shape.d_model, eps=NORM_EPS)
+        self._share()
+        self.dense = Dense(shape.layers, shape.d_model) if shape.replicate == "release" else None
+        post = shape.norm == "post"
+        self.norm = nn.Identity() if post else nn.LayerNorm(shape.d_model, eps=NORM_EPS)
 
     def forward(
         self,
@@ -169,16 +149,13 @@ class Stack(nn.Module):
         states: list[LayerState] | None = None,
     ) -> Tensor:
         """y (T, B, d) -> (T, B, d). `memory` (S, B, d) is projected by each layer for itself."""
-        history: History = ()
-        for index, layer in enumerate(self.each_layer()):
-            state = states[index] if states is not None else None
-            if state is not None:
-                around = replace(context, memory=state.memory)
-            elif layer.cross is not None and memory is not None:
-                around = replace(context, memory=layer.cross.attention.keys_values(memory))
-            else:
-                around = context
-            y, history = layer(y, history, around, state)
+        y, history = self._connect(y, ())
+        each_state: Iterable[LayerState | None] = states or repeat(None)
+        for layer, state in zip(self.each_layer(), each_state, strict=False):
+            if self._drops_layer():
+                continue
+            y, history = layer(y, history, layer.around(context, memory, state), state)
+            y, history = self._connect(y, history)
         return self.norm(y)
 
     def each_layer(self) -> Iterator[Layer]:
@@ -186,3 +163,25 @@ class Stack(nn.Module):
         for layer in self.layers:
             assert isinstance(layer, Layer)
             yield layer
+
+    def _connect(self, y: Tensor, history: History) -> tuple[Tensor, History]:
+        """What the next layer is given: y, or with dense connections a mix of all before it."""
+        return (y, history) if self.dense is None else self.dense(y, history)
+
+    def _drops_layer(self) -> bool:
+        """Whether training skips this layer (LayerDrop); without it nothing is drawn."""
+        p = self.shape.layer_drop
+        return self.training and p > 0 and torch.rand((), device="cpu").item() < p
+
+    def _share(self) -> None:
+        """Make one object of what all layers are to have in common."""
+        shape, layers = self.shape, list(self.each_layer())
+        chosen = [solver for layer in layers for block, solver in layer.steps() if block.chosen]
+        for layer in layers:
+            if shape.share_layers:
+                for name in (name for block in layer.blocks for name in block.parts):
+                    setattr(layer, name, layers[0].part(name))
+            if shape.share_gamma and shape.gamma != "tableau":
+                layer.solvers = nn.ModuleList(
+                    chosen[0] if block.chosen else solver for block, solver in layer.steps()
+                )

@@ -3,25 +3,29 @@
 from pathlib import Path
 
 from kutta import __version__
-from kutta.config import Config
+from kutta.config import Config, ModelConfig
+from kutta.model.build import own_tableau
 from kutta.training.loop import Trainer
 from kutta.training.validate import Validation
 
 
 def model_card(config: Config, trainer: Trainer, validation: Validation | None) -> str:
     """README.md of a run directory: what the model is and how to use it."""
-    data, model = config.data, config.model
+    model, name = config.model, Path(config.run).name
+    kind, use = "translation", f'echo "..." | kutta translate {name}'
+    if config.language_model:
+        kind, use = "language", f"kutta sample {name}"
     count = sum(parameter.numel() for parameter in trainer.model.parameters())
     lines = [
-        f"# {data.source} to {data.target}, {model.solver}",
+        f"# {direction(config)}, {model.solver}",
         "",
-        f"A translation model trained with Kutta {__version__}.",
+        f"A {kind} model trained with Kutta {__version__}.",
         "",
         "| | |",
         "|---|---|",
-        f"| method | {model.solver}, gamma {model.gamma}, field {model.field} |",
+        f"| method | {method_of(model)} |",
         f"| size | d {model.d_model}, ffn {model.ffn}, {model.heads} heads, "
-        f"{model.encoder_layers}-{model.decoder_layers} layers, {count:,} parameters |",
+        f"{depth(config)} layers, {count:,} parameters |",
         f"| training | {trainer.step:,} steps, seed {config.train.seed}, config {config.hash()} |",
     ]
     if validation is not None:
@@ -33,8 +37,43 @@ def model_card(config: Config, trainer: Trainer, validation: Validation | None) 
         "Use it from this folder's parent:",
         "",
         "```sh",
-        f'echo "..." | kutta translate {Path(config.run).name}',
+        use,
         "```",
         "",
     ]
     return "\n".join(lines)
+
+
+def direction(config: Config) -> str:
+    """What the model reads and writes, by language."""
+    data = config.data
+    return data.target if config.language_model else f"{data.source} to {data.target}"
+
+
+def depth(config: Config) -> str:
+    """Layers of the encoder and the decoder, or of the one stack of a language model."""
+    model = config.model
+    layers = f"{model.encoder_layers}-{model.decoder_layers}"
+    return str(model.decoder_layers) if config.language_model else layers
+
+
+# Settings of the model that are named with the method wherever they are not the usual ones.
+_UNUSUAL = ("replicate", "norm", "init", "share_gamma", "share_layers", "layer_drop")
+
+
+def method_of(model: ModelConfig) -> str:
+    """The method in a line: solver, weights, field, the order of one's own tableau, what else."""
+    own = own_tableau(model)
+    usual = ModelConfig.model_fields
+    return ", ".join(
+        [
+            model.solver if own is None else f"{model.solver} ({own.description})",
+            f"gamma {model.gamma}",
+            f"field {model.field}",
+            *(
+                f"{name} {str(getattr(model, name)).lower()}"
+                for name in _UNUSUAL
+                if getattr(model, name) != usual[name].default
+            ),
+        ]
+    )

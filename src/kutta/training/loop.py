@@ -17,7 +17,7 @@ from torch import nn
 from kutta.config import TrainConfig
 from kutta.data.batches import Batch, BatchStream
 from kutta.errors import InputError
-from kutta.model import TranslationModel
+from kutta.model import TextModel
 from kutta.training.memory import keep_freed_memory
 from kutta.training.objective import token_loss
 from kutta.training.schedule import learning_rate
@@ -52,7 +52,7 @@ class Trainer:
     updates in a row that were skipped because the loss or a gradient was not finite.
     """
 
-    model: TranslationModel
+    model: TextModel
     optimizer: torch.optim.Adam
     scaler: torch.amp.GradScaler
     device: torch.device
@@ -61,7 +61,7 @@ class Trainer:
     bad_steps: int = 0
 
 
-def make_trainer(model: TranslationModel, config: TrainConfig, device: torch.device) -> Trainer:
+def make_trainer(model: TextModel, config: TrainConfig, device: torch.device) -> Trainer:
     """A trainer at step 0 (Adam; a loss scale for fp16)."""
     model.to(device)
     if device.type == "cpu":

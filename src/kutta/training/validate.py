@@ -1,16 +1,18 @@
-"""Validation: loss, perplexity and BLEU on held-out pairs."""
+"""Looking at held-out text: loss, perplexity (of a token, of a word) and BLEU."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
+from kutta import __version__
 from kutta.config import TrainConfig
-from kutta.data.batches import batches_in_order
-from kutta.data.store import Store
+from kutta.data.batches import PairList, Pairs, batches_in_order
+from kutta.data.tokenizer import UNK, Tokenizer
 from kutta.metrics import Score
-from kutta.model import TranslationModel
+from kutta.model import TextModel
 from kutta.training.loop import autocast
 from kutta.training.objective import token_loss
 
@@ -44,7 +46,7 @@ class Validation:
 
 
 def held_out_loss(
-    model: TranslationModel, store: Store, config: TrainConfig, device: torch.device
+    model: TextModel, store: Pairs, config: TrainConfig, device: torch.device
 ) -> Validation:
     """The mean loss per target token over a whole store, without dropout."""
     model.eval()
@@ -62,6 +64,32 @@ def held_out_loss(
             nll += float(loss.nll)
             tokens += batch.tokens
     return Validation(smoothed / tokens, nll / tokens, tokens)
+
+
+def word_perplexity(
+    model: TextModel,
+    tokenizer: Tokenizer,
+    lines: Sequence[str],
+    config: TrainConfig,
+    device: torch.device,
+) -> Score:
+    """exp(-log p(text) / words), the end of each line counted as a word, as is usual for PTB.
+
+    Perplexities compare over any vocabulary only where none of the words is unknown, so the share
+    of unknown tokens is said beside it.
+    """
+    ids = [tokenizer.encode(line) for line in lines]
+    longest = max(map(len, ids), default=0) + 1
+    config = config.model_copy(update={"batch_tokens": max(config.batch_tokens, longest)})
+    result = held_out_loss(model, PairList([([], row) for row in ids]), config, device)
+    words = sum(len(line.split()) for line in lines) + len(lines)
+    unknown = sum(row.count(UNK) for row in ids) / max(1, sum(map(len, ids)))
+    return Score(
+        name="perplexity",
+        value=math.exp(min(result.nll * result.tokens / words, 50.0)),
+        details=f"{words:,} words, {100 * unknown:.2f}% unknown, {result.perplexity:.2f} per token",
+        signature=f"kutta|per:word|eos:yes|context:sentence|version:{__version__}",
+    )
 
 
 def improves(now: Validation, best: float | None, by: str) -> tuple[bool, float]:

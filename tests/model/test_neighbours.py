@@ -1,0 +1,164 @@
+"""What every variant of the stack has to do: decode with a cache, learn, be saved, be refused."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kutta.errors import InputError
+from kutta.model import LanguageModel, Stack, StackShape, TranslationModel
+from kutta.model.weights import load_weights, own_tensors, read_shapes, save_weights
+from kutta.ode import HISTORY_METHODS
+
+VOCABULARY = 17
+TINY = StackShape(12, 20, 3, layers=2, clip=2)
+RK2 = {"method": "rk2", "gamma": "learned"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "share gamma": {**RK2, "share_gamma": True},
+    "share gamma of all blocks": {**RK2, "share_gamma": True, "placement": "san/ffn"},
+    "share gamma, gated": {"method": "rk2", "gamma": "gated", "share_gamma": True},
+    "share layers": {"share_layers": True, "method": "rk4"},
+    "share layers, gamma per layer": {**RK2, "share_layers": True},
+    "share everything": {**RK2, "share_layers": True, "share_gamma": True},
+    "macaron": {"placement": "macaron"},
+    "macaron, rk2": {**RK2, "placement": "macaron", "share_layers": True},
+    "layer drop": {"layer_drop": 0.3, "method": "rk2"},
+    "post-norm": {"norm": "post"},
+    "post-norm macaron": {"norm": "post", "placement": "macaron"},
+    "depth-scaled": {"init": "depth-scaled"},
+    "admin": {"norm": "post", "init": "admin"},
+    "admin, shared layers": {"norm": "post", "init": "admin", "share_layers": True},
+    "release": {"replicate": "release"},
+    "release, rk2": {**RK2, "replicate": "release"},
+    "release, rk4": {"method": "rk4", "gamma": "ema", "replicate": "release"},
+}
+EACH = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS.keys())
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(4)
+
+
+def make(variant: dict[str, Any]) -> TranslationModel:
+    """A model in evaluation mode whose norms, biases and coefficients are not at their start."""
+    encoder = replace(TINY, **variant)
+    decoder = replace(encoder, cross=True)
+    model = TranslationModel(encoder, decoder, VOCABULARY, VOCABULARY, shared=True)
+    return disturbed(model)
+
+
+def disturbed(model: Any) -> Any:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() < 2:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    source = torch.randint(4, VOCABULARY, (3, 6))
+    source[1, 4:] = 0  # padding
+    return source, torch.randint(4, VOCABULARY, (3, 5))
+
+
+@EACH
+@torch.no_grad()
+def test_cached_decoding_equals_uncached(variant: dict[str, Any]) -> None:
+    model, (source, target) = make(variant), batch()
+    whole = model.project(model(source, target))
+    state = model.start(model.encode(source))
+    steps = torch.stack([model.step(target[:, t], state) for t in range(target.shape[1])])
+    torch.testing.assert_close(steps, whole, rtol=1e-4, atol=2e-5)
+
+
+@EACH
+@torch.no_grad()
+def test_a_language_model_decodes_with_a_cache_too(variant: dict[str, Any]) -> None:
+    model = disturbed(LanguageModel(replace(TINY, **variant), VOCABULARY))
+    source, target = batch()
+    whole = model.project(model(source, target))
+    state = model.start(len(target))
+    steps = torch.stack([model.step(target[:, t], state) for t in range(target.shape[1])])
+    torch.testing.assert_close(steps, whole, rtol=1e-4, atol=2e-5)
+
+
+@EACH
+def test_every_parameter_receives_a_gradient(variant: dict[str, Any]) -> None:
+    model = make(variant)
+    (model(*batch()) ** 3).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@EACH
+def test_weights_survive_the_way_to_disk_and_are_stored_once(
+    tmp_path: Path, variant: dict[str, Any]
+) -> None:
+    saved, loaded, (source, target) = make(variant), make(variant), batch()
+    assert not torch.equal(saved(source, target), loaded(source, target))
+    save_weights(saved, tmp_path / "model.safetensors")
+    load_weights(loaded, tmp_path / "model.safetensors")
+    assert torch.equal(saved(source, target), loaded(source, target))
+    shapes = read_shapes(tmp_path / "model.safetensors")
+    assert shapes.keys() == {name for name, _ in saved.named_parameters()}
+    assert shapes == {name: tuple(tensor.shape) for name, tensor in own_tensors(saved).items()}
+
+
+@EACH
+def test_a_few_updates_lower_the_loss(variant: dict[str, Any]) -> None:
+    model, (source, target) = make(variant), batch()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+
+    def loss() -> Tensor:
+        logits = model.project(model(source, target))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.t().flatten())
+
+    before = loss().item()
+    for _ in range(6):
+        model.train()
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+        model.eval()
+    assert loss().item() < 0.8 * before
+
+
+@EACH
+@torch.no_grad()
+def test_bfloat16_stays_near(variant: dict[str, Any]) -> None:
+    model, (source, target) = make(variant), batch()
+    exact = model(source, target)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = model(source, target)
+    torch.testing.assert_close(rough.float(), exact, rtol=0.1, atol=0.3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"placement": "sandwich"}, "no placement 'sandwich'.*macaron"),
+        ({"heads": 5}, "width 12 is not a multiple of the 5 heads"),
+        ({"norm": "post", "method": "rk2"}, "norm = post .* not rk2"),
+        ({"norm": "post", "gamma": "learned"}, "norm = post .*learned"),
+        ({"init": "admin"}, "admin .* needs norm = post"),
+        ({"replicate": "release", "placement": "macaron"}, "san[+]ffn, not macaron"),
+        ({"replicate": "release", "method": "polynet"}, "Runge-Kutta .* not polynet"),
+        ({"replicate": "release", "method": "dlcl"}, "Runge-Kutta .* not dlcl"),
+        ({"replicate": "release", "norm": "post"}, "norm = pre, not euler and post"),
+        ({"replicate": "release", "layer_drop": 0.1}, "layer_drop must be 0, not 0.1"),
+        *(
+            ({"method": method, **other}, f"{method} .*{word}")
+            for method in sorted(HISTORY_METHODS)
+            for other, word in (({"layer_drop": 0.1}, "layer_drop"), ({"placement": "san"}, "san"))
+        ),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Stack(replace(TINY, **wrong))

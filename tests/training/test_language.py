@@ -1,0 +1,159 @@
+"""A language model through the same loop: prepared, trained, resumed, scored, sampled."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from torch.nn import functional
+
+from kutta.commands import describe, evaluate_run
+from kutta.config import Config
+from kutta.data.tokenizer import BOS, EOS, Tokenizers
+from kutta.errors import InputError
+from kutta.model.weights import read_tensors
+from kutta.training.run import plan_of, train
+from kutta.translate.loading import load_language_model
+from kutta.translate.translator import Translator
+from kutta.translate.writer import Writer
+
+LANGUAGE = ("data.source=''", "model.encoder_layers=0", "model.solver=rk2", "model.gamma=learned")
+Configure = Callable[..., Config]
+
+
+@pytest.fixture
+def trained(configure: Configure, silent: Console) -> Config:
+    config = configure(*LANGUAGE)
+    assert train(config, console=silent).ended == "finished"
+    return config
+
+
+def test_perplexity_per_word_is_that_of_plain_arithmetic(trained: Config) -> None:
+    run = Path(trained.run)
+    (result,) = evaluate_run(run, [], None, None, None, "cpu")
+    model, tokenizer = load_language_model(run)
+    lines = (Path(trained.data.dir) / "test.bb").read_text().splitlines()
+    total, words = 0.0, 0
+    for line in lines:
+        ids = tokenizer.encode(line)
+        text = torch.tensor([[BOS, *ids]])
+        logits = model.project(model(text[:, :0], text))[:, 0].detach()
+        total += float(functional.cross_entropy(logits, torch.tensor([*ids, EOS]), reduction="sum"))
+        words += len(line.split()) + 1
+    (score,) = result.scores
+    assert score.value == pytest.approx(math.exp(total / words), rel=1e-5)
+    assert (result.sentences, score.name, result.hypotheses) == (len(lines), "perplexity", None)
+    assert f"{words:,} words" in score.details
+
+
+def test_pieces_of_words_do_not_lower_the_perplexity_of_a_word(
+    configure: Configure, silent: Console
+) -> None:
+    """exp(nll per token x tokens / words): with two pieces a word, the square of the token's."""
+    config = configure(*LANGUAGE, "data.tokenizer=bpe", "data.vocab_size=290")
+    train(config, console=silent)
+    run = Path(config.run)
+    (result,) = evaluate_run(run, [], None, None, None, "cpu")
+    score = result.scores[0]
+    per_token = float(score.details.split(", ")[-1].split()[0])
+    tokenizer = Tokenizers.load(run).target
+    lines = (Path(config.data.dir) / "test.bb").read_text().splitlines()
+    tokens = sum(len(tokenizer.encode(line)) + 1 for line in lines)
+    words = sum(len(line.split()) + 1 for line in lines)
+    assert tokens > words
+    assert score.value == pytest.approx(per_token ** (tokens / words), rel=1e-2)
+
+
+def test_an_interrupted_run_ends_with_the_same_weights(
+    configure: Configure, silent: Console, tmp_path: Path
+) -> None:
+    whole = configure(*LANGUAGE)
+    train(whole, console=silent)
+    parts = [
+        configure(*LANGUAGE, f"run='{tmp_path / 'parts'}'", f"train.max_steps={n}") for n in (4, 8)
+    ]
+    for config in parts:
+        train(config, console=silent)
+    first, second = (read_tensors(Path(c.run) / "model.safetensors") for c in (whole, parts[1]))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_training_lowers_the_perplexity(configure: Configure, silent: Console) -> None:
+    def after(steps: int) -> float:
+        changes = (f"train.max_steps={steps}", "train.save_every=100", "decode.average=1")
+        config = configure(*LANGUAGE, *changes, "train.label_smoothing=0.0")
+        train(config, console=silent)
+        (result,) = evaluate_run(Path(config.run), ["valid"], None, None, None, "cpu")
+        return result.scores[0].value
+
+    at_first = after(1)
+    assert after(100) < 0.7 * at_first
+
+
+def test_sampling_follows_from_seed_and_number_alone(trained: Config) -> None:
+    writer = Writer.load(trained.run)
+    texts = writer.write("treeo", count=70, max_length=6)
+    assert all(text.startswith("treeo") for text in texts)
+    assert len(set(texts)) > 10
+    assert writer.write("treeo", count=3, max_length=6) == texts[:3]
+    assert all(len(text.split()) <= 7 for text in texts)
+    assert len(writer.write(count=2)) == 2
+
+
+@pytest.mark.parametrize(("count", "length"), [(0, 5), (1, 0)])
+def test_nothing_to_write_is_told(trained: Config, count: int, length: int) -> None:
+    with pytest.raises(InputError, match="at least 1"):
+        Writer.load(trained.run).write(count=count, max_length=length)
+
+
+def test_each_kind_of_model_says_what_it_is_for(
+    trained: Config, configure: Configure, silent: Console, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="kutta sample"):
+        Translator.load(trained.run)
+    translation = configure(f"run='{tmp_path / 'translation'}'", "train.max_steps=1")
+    train(translation, console=silent)
+    with pytest.raises(InputError, match="kutta translate"):
+        Writer.load(translation.run)
+    assert "kutta sample" in (Path(trained.run) / "README.md").read_text()
+    assert "language model" in (Path(trained.run) / "README.md").read_text()
+
+
+def test_the_plan_and_the_facts_are_those_of_a_language_model(trained: Config) -> None:
+    assert "train, valid; bb" in plan_of(trained)
+    facts = describe(Path(trained.run), [])
+    assert facts["layers"] == "1"
+    assert facts["parameters"]["encoder"] == 0
+    assert facts["multiply_adds"]["per_source_token"] == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (("data.source=''",), "model.encoder_layers = 0"),
+        (("model.encoder_layers=0",), "data.source"),
+        ((*LANGUAGE, "model.decoder_solver=rk2"), "model.solver"),
+        ((*LANGUAGE, "train.best=bleu", "train.valid_bleu=true"), "BLEU"),
+    ],
+)
+def test_half_a_language_model_is_told(
+    configure: Configure, overrides: tuple[str, ...], complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        configure(*overrides)
+
+
+def test_empty_lines_are_left_out_of_training(
+    configure: Configure, silent: Console, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.mkdir()
+    for name in ("train", "valid"):
+        (text / f"{name}.bb").write_text("treeo seeso\n\ncato\n" * 20)
+    config = configure(*LANGUAGE, f"data.dir='{text}'", "data.test=[]", "train.max_steps=1")
+    train(config, console=silent)
+    report = (Path(config.run) / "store" / "report.json").read_text()
+    assert '"with an empty target": 20' in report
