@@ -76,11 +76,16 @@ def test_base_counted_by_hand() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_adds_no_parameter_but_its_own_coefficients(method: str) -> None:
-    """Three blocks: multistep has k in all but the first, DLCL a row of t + 1 weights in each."""
-    own = {"multistep": 2, "dlcl": 1 + 2 + 3}.get(method, 0)
+    """Three blocks: multistep has k in all but the first, DLCL a row of t + 1 weights in each.
+
+    A predictor-corrector block has a and its corrector's weights: two, three, then four.
+    """
+    corrected = 3 * 1 + 2 + 3 + 4
+    own = {"multistep": 2, "dlcl": 1 + 2 + 3, "pc2": corrected, "pc4": corrected}.get(method, 0)
+    extra = {"tableau": {"a": [["1/2"]], "b": [0, 1]}} if method == "custom" else {}
     plain = count(build(solver="euler", **TINY))
-    assert count(build(solver=method, **TINY)) == plain + own
-    assert count(build(solver="euler", decoder_solver=method, **TINY)) == plain + own
+    assert count(build(solver=method, **extra, **TINY)) == plain + own
+    assert count(build(solver="euler", decoder_solver=method, **extra, **TINY)) == plain + own
 
 
 @pytest.mark.parametrize("method", TABLEAUX)

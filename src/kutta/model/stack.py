@@ -1,6 +1,6 @@
 """Integrating y over depth: layers, their blocks, and a method for each block."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import cast
@@ -150,8 +150,8 @@ class Stack(nn.Module):
     ) -> Tensor:
         """y (T, B, d) -> (T, B, d). `memory` (S, B, d) is projected by each layer for itself."""
         y, history = self._connect(y, ())
-        each_state: Iterable[LayerState | None] = states or repeat(None)
-        for layer, state in zip(self.each_layer(), each_state, strict=False):
+        each_state = states or [None] * len(self.layers)
+        for layer, state in zip(self.each_layer(), each_state, strict=True):
             if self._drops_layer():
                 continue
             y, history = layer(y, history, layer.around(context, memory, state), state)
