@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.progress import Progress
 
+from kutta.corpora import download
 from kutta.corpora.download import Patience, Resume
 from kutta.corpora.fetch import fetch, record, recorded
 from kutta.corpora.sources import Source
-from kutta.corpora import download
 from kutta.errors import InputError
 
 CONTENT = random.Random(1).randbytes(100_000)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kutta.corpora import extract
 from kutta.corpora.clean import fault, held_out, respell, tidy
 from kutta.corpora.extract import read_rows
 from kutta.corpora.recipes import Cleaning, Member
-from kutta.corpora import extract
 from kutta.errors import InputError
 
 EN, DE = b"one\ntwo\n\nfour", b"eins\nzwei\n\nvier\n"

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from kutta.cli import main
+from kutta.corpora import assemble
 from kutta.corpora.assemble import is_made, make_corpus, summary
 from kutta.corpora.download import Patience
 from kutta.corpora.recipes import RECIPES, Recipe, Table, find_recipe
 from kutta.corpora.sources import SOURCES
-from kutta.corpora import assemble
 from kutta.data.corpus import read_lines, read_pairs
 from kutta.errors import InputError
 

@@ -1,0 +1,127 @@
+"""Norms, coefficients and gradients of blocks, computed a second way."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kutta.analysis.blocks import measure_blocks
+from kutta.analysis.gradients import measure_gradients
+from kutta.analysis.observe import stacks_of
+from kutta.training.objective import token_loss
+from tests.analysis.conftest import MakeSubject, no_track
+
+
+def test_lengths_and_directions_of_a_block(make_subject: MakeSubject) -> None:
+    subject = make_subject(sentences=1, solver="rk2", gamma="learned")
+    row = measure_blocks(subject, no_track)["rows"][0]
+    (batch,) = subject.one_by_one()
+    captured: list[Tensor] = []
+    layer = next(iter(stacks_of(subject.model)["encoder"].each_layer()))
+    layer.register_forward_pre_hook(lambda _, args: captured.append(args[0]))
+    layer.register_forward_hook(lambda _, args, out: captured.append(out[0]))
+    with torch.no_grad():
+        subject.model(batch.source, batch.target_in)
+    y, after = captured
+    assert row["state"] == pytest.approx(float(y.pow(2).sum(-1).mean().sqrt()), rel=1e-5)
+    assert row["relative_step"] == pytest.approx(float((after - y).norm() / y.norm()), rel=1e-5)
+    assert row["cosine_to_first"][0] == pytest.approx(1.0)
+    gamma = subject.model.get_parameter("encoder.layers.0.solvers.0.learned_gamma").detach()
+    assert row["coefficients"]["gamma"] == pytest.approx(gamma.tolist())
+    assert row["time"] == pytest.approx(float(gamma.sum()))
+
+
+def test_the_step_is_the_weighted_sum_of_the_stages(make_subject: MakeSubject) -> None:
+    """|step|^2 = sum of g_i g_j F_i.F_j, which lengths and cosines give for two stages."""
+    subject = make_subject(sentences=1, solver="rk2", gamma="ema")
+    for row in measure_blocks(subject, no_track)["rows"][:2]:
+        (a, b), (one, two) = row["coefficients"]["gamma"], row["stages"]
+        together = 2 * a * b * one * two * row["cosine_to_first"][1]
+        expected = math.sqrt((a * one) ** 2 + (b * two) ** 2 + together)
+        assert row["step"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"solver": "rk2", "gamma": "gated"}, {"gamma", "gamma_deviation"}),
+        ({"solver": "multistep"}, {"k"}),
+        ({"solver": "dlcl"}, {"weights"}),
+        ({"solver": "pc2"}, {"corrector", "predictor.alpha"}),
+        ({"solver": "leapfrog"}, set()),
+    ],
+)
+def test_the_coefficients_of_every_kind(
+    make_subject: MakeSubject, settings: dict[str, str], names: set[str]
+) -> None:
+    rows = measure_blocks(make_subject(**settings), no_track)["rows"]
+    assert set(rows[1]["coefficients"]) == names
+    if "gamma" in names:
+        assert sum(rows[1]["coefficients"]["gamma"]) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_admin_omegas_are_told_by_their_mean(make_subject: MakeSubject) -> None:
+    subject = make_subject(solver="euler", norm="post", init="admin", d_model=80)
+    omega = subject.model.get_parameter("encoder.layers.0.solvers.0.omega").detach()
+    row = measure_blocks(subject, no_track)["rows"][0]
+    assert row["coefficients"]["omega"] == pytest.approx([float(omega.mean())])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"solver": "rk2", "gamma": "learned"}, {"source": "", "encoder_layers": 0}],
+    ids=["translation", "language model"],
+)
+def test_the_blocks_share_the_gradient_of_the_model(
+    make_subject: MakeSubject, settings: dict[str, Any]
+) -> None:
+    """Squares add up: the blocks, the embeddings and the final norms are the whole model."""
+    subject = make_subject(sentences=5, **settings)
+    result = measure_gradients(subject, no_track)
+    model = subject.model
+    assert all(p.grad is None for p in model.parameters())
+    tokens = sum(batch.tokens for batch in subject.one_by_one())
+    loss = torch.zeros(())
+    for batch in subject.one_by_one():
+        hidden = model(batch.source, batch.target_in)
+        smoothing = subject.config.train.label_smoothing
+        parts = token_loss(hidden, model.output_weight, batch.target_out, model.pad, smoothing)
+        loss = loss + parts.smoothed / tokens
+    loss.backward()
+    squares = {n: float(p.grad.pow(2).sum()) for n, p in model.named_parameters()}
+    assert result["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert result["model"] == pytest.approx(math.sqrt(sum(squares.values())), rel=1e-4)
+    outside = sum(s for n, s in squares.items() if ".layers." not in n)
+    inside = sum(row["parameters"] ** 2 for row in result["rows"])
+    assert inside + outside == pytest.approx(result["model"] ** 2, rel=1e-4)
+
+
+def test_the_gradient_of_a_state(make_subject: MakeSubject) -> None:
+    """Over several batches, against one sentence after the other."""
+    subject = make_subject(sentences=4, solver="rk4")
+    small = subject.config.train.model_copy(update={"batch_tokens": 16})
+    subject = replace(subject, config=subject.config.model_copy(update={"train": small}))
+    assert len(subject.batches()) > 1
+    row = measure_gradients(subject, no_track)["rows"][1]
+    model, batches = subject.model, subject.one_by_one()
+    states: list[Tensor] = []
+    layer = list(stacks_of(model)["encoder"].each_layer())[1]
+    layer.register_forward_pre_hook(lambda _, args: states.append(args[0]))
+    loss = torch.zeros(())
+    for batch in batches:
+        hidden = model(batch.source, batch.target_in)
+        smoothing = subject.config.train.label_smoothing
+        parts = token_loss(hidden, model.output_weight, batch.target_out, model.pad, smoothing)
+        loss = loss + parts.smoothed / sum(batch.tokens for batch in batches)
+    squares = sum(float(g.pow(2).sum()) for g in torch.autograd.grad(loss, states))
+    assert (row["layer"], row["sublayers"]) == (2, "san+ffn")
+    assert row["state"] == pytest.approx(math.sqrt(squares), rel=1e-4)
+
+
+def test_the_course_of_training_is_read_from_the_log(make_subject: MakeSubject) -> None:
+    steps = measure_gradients(make_subject(), no_track)["steps"]
+    assert [record["step"] for record in steps] == [2, 4, 6, 8]
+    assert all(record["grad_norm"] > 0 for record in steps)

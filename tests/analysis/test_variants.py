@@ -1,0 +1,77 @@
+"""The same weights under another method, against identities that hold exactly."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kutta.analysis.subject import Subject
+from kutta.analysis.variants import not_an_ode, with_method
+from kutta.config import ModelConfig
+from kutta.errors import InputError
+from kutta.model import TextModel
+from tests.analysis.conftest import MakeSubject
+
+
+def hidden(subject: Subject, model: TextModel) -> Tensor:
+    batch = subject.one_by_one()[0]
+    with torch.no_grad():
+        return model.eval()(batch.source, batch.target_in)
+
+
+def test_the_own_method_gives_the_own_answer(make_subject: MakeSubject) -> None:
+    subject = make_subject(solver="rk4")
+    assert torch.equal(
+        hidden(subject, subject.model), hidden(subject, with_method(subject, "encoder", "rk4"))
+    )
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_euler_over_whole_blocks_is_the_residual_model(
+    make_subject: MakeSubject, stack: str
+) -> None:
+    subject = make_subject(solver="euler")
+    composed = with_method(subject, stack, "euler")
+    torch.testing.assert_close(hidden(subject, composed), hidden(subject, subject.model))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"source": "", "encoder_layers": 0}], ids=["translation", "language model"]
+)
+def test_rk2_with_weights_of_one_is_two_steps_of_euler(
+    make_subject: MakeSubject, settings: dict[str, Any]
+) -> None:
+    """Its block covers the time 2, so two substeps of Euler over that time are its two stages."""
+    subject = make_subject(solver="rk2", gamma="ones", **settings)
+    stack = "decoder" if settings else "encoder"
+    twice = with_method(subject, stack, "euler", substeps=2, own_time=True)
+    torch.testing.assert_close(hidden(subject, twice), hidden(subject, subject.model))
+    once = with_method(subject, stack, "euler", substeps=2)
+    assert not torch.allclose(hidden(subject, once), hidden(subject, subject.model))
+
+
+def test_the_other_stack_keeps_what_it_has_learned(make_subject: MakeSubject) -> None:
+    subject = make_subject(solver="rk2", decoder_solver="rk2", decoder_gamma="learned")
+    model = with_method(subject, "encoder", "rk2")
+    assert torch.equal(hidden(subject, model), hidden(subject, subject.model))
+
+
+def test_methods_that_learn_coefficients_start_them_anew(make_subject: MakeSubject) -> None:
+    """DLCL starts at Euler."""
+    subject = make_subject(solver="euler")
+    model = with_method(subject, "encoder", "dlcl")
+    torch.testing.assert_close(hidden(subject, model), hidden(subject, subject.model))
+
+
+def test_a_method_that_the_placement_does_not_allow(make_subject: MakeSubject) -> None:
+    subject = make_subject(solver="rk2", field="san/ffn")
+    with pytest.raises(InputError, match="leapfrog needs the placement"):
+        with_method(subject, "encoder", "leapfrog")
+
+
+def test_what_is_not_an_ode() -> None:
+    assert not_an_ode(ModelConfig()) is None
+    post = ModelConfig(solver="euler", norm="post")
+    assert "post-norm" in str(not_an_ode(post))
+    assert "whole output" in str(not_an_ode(ModelConfig(replicate="release")))

@@ -1,0 +1,179 @@
+"""Runs and their settings; a folder begun with other settings is refused, more seeds are not."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kutta.errors import InputError
+from kutta.reproduce.plan import Plan, make_plan, missing_text, write_plan
+
+PlanOf = Callable[..., Plan]
+
+
+def names(plan: Plan) -> list[str]:
+    return [run.name for run in plan.runs]
+
+
+def test_a_run_for_each_cell_and_seed(plan_of: PlanOf, folder: Path) -> None:
+    plan = plan_of(seeds=(1, 5))
+    cells = ["residual-one", "rk2-one", "residual-two", "rk2-two"]
+    assert names(plan) == [f"{cell}-s{seed}" for seed in (1, 5) for cell in cells]
+    run = plan.runs[-1].config
+    assert run.train.seed == 5
+    assert run.model.encoder_layers == 2
+    assert run.model.gamma == "learned"
+    assert Path(run.data.dir) == folder / "data" / "toy"
+    assert Path(run.run) == folder / "out" / "toy-small" / "runs" / "rk2-two-s5"
+
+
+def test_what_holds_at_one_scale_wins_over_what_holds_at_all(plan_of: PlanOf) -> None:
+    plan = plan_of(
+        ('name = "RK2"', 'name = "RK2"\nsmall.model = { gamma = "ones" }\nsmall.name = "here"'),
+        ("at = 2", "at = 2\nsmall.train.max_steps = 7\npaper.train.max_steps = 9"),
+    )
+    settings = {run.name: run.config for run in plan.runs}
+    assert settings["rk2-one-s1"].model.gamma == "ones"
+    assert settings["residual-one-s1"].train.max_steps == 4
+    assert settings["residual-two-s1"].train.max_steps == 7
+    assert plan.experiment.rows["rk2"].name_at("small") == "here"
+    assert plan.experiment.rows["rk2"].name_at("paper") == "RK2"
+
+
+def test_the_words_of_a_preset_come_from_row_and_column(plan_of: PlanOf, folder: Path) -> None:
+    text = (folder / "toy-preset.toml").read_text()
+    for column in ("a", "b"):
+        for row in ("c", "d"):
+            changed = text.replace("vocab_size = 300", f"vocab_size = 3{ord(column)}{ord(row)}")
+            (folder / f"{column}-{row}.toml").write_text(changed)
+    plan = plan_of(
+        ("toy-preset.toml", "{text}-{kind}.toml"),
+        ("at = 1\n", 'at = 1\nsmall.preset.text = "a"\n'),
+        ("at = 2\n", 'at = 2\nsmall.preset.text = "b"\n'),
+        ('name = "Residual"', 'name = "Residual"\nsmall.preset.kind = "c"'),
+        ('name = "RK2"', 'name = "RK2"\nsmall.preset.kind = "d"'),
+    )
+    sizes = {run.name: run.config.data.vocab_size for run in plan.runs}
+    assert sizes == {
+        "residual-one-s1": 39799,
+        "rk2-one-s1": 397100,
+        "residual-two-s1": 39899,
+        "rk2-two-s1": 398100,
+    }
+
+
+def test_a_row_may_run_in_some_columns_only(plan_of: PlanOf) -> None:
+    plan = plan_of(('name = "RK2"', 'name = "RK2"\nonly = ["two"]'))
+    assert names(plan) == ["residual-one-s1", "residual-two-s1", "rk2-two-s1"]
+
+
+# ---- going on in a folder -------------------------------------------------------------------
+
+
+def test_more_seeds_may_be_added_and_earlier_ones_stay(plan_of: PlanOf) -> None:
+    write_plan(plan_of(seeds=(2,)))
+    more = plan_of(seeds=(4, 3))
+    assert more.seeds == [2, 3, 4]
+    assert set(more.asked) == {3, 4}
+    write_plan(more)
+    again = plan_of()
+    assert again.asked == (1,)
+    assert again.seeds == [1, 2, 3, 4]
+
+
+def test_where_the_text_and_the_folder_are_may_change(plan_of: PlanOf, folder: Path) -> None:
+    write_plan(plan_of())
+    shutil.move(folder / "data", folder / "corpora")
+    shutil.move(folder / "out", folder / "elsewhere")
+    toy = str(folder / "toy.toml")
+    moved = make_plan(toy, "small", folder / "corpora", folder / "elsewhere")
+    assert moved.seeds == [1]
+    assert not missing_text(moved)
+
+
+def test_words_around_the_numbers_may_change_and_rows_be_added(plan_of: PlanOf) -> None:
+    before = plan_of()
+    write_plan(before)
+    words = ("Toy table", "A better title"), ("one = 12.5", "one = 12.6"), ("at = 1", "at = 9")
+    assert plan_of(*words).text_hash != before.text_hash
+    row = '[rows.rk4]\nname = "RK4"\nmodel = { solver = "rk4" }\n\n[rows.rk2]'
+    assert "rk4-one-s1" in names(plan_of(("[rows.rk2]", row)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('solver = "rk2"', 'solver = "rk4"', "model.solver of the run rk2-one-s1 is 'rk2' there"),
+        ("seeds = [1]", "seeds = [1]\ntrain.max_steps = 5", "train.max_steps of the run residual"),
+        ("seeds = [1]", "seeds = [1]\ndecode.beam = 3", "decode.beam"),
+        ("seeds = [1]", 'seeds = [1]\ndata.test = ["valid"]', "data.test"),
+        ('"chrF2"', '"BLEU"', "metric = 'chrF2' there, 'BLEU' here"),
+        ("[rows.rk2]", "[rows.rk3]", "it has the run rk2-one-s1"),
+    ],
+)
+def test_other_settings_are_refused_with_the_first_difference(
+    old: str, new: str, said: str, plan_of: PlanOf
+) -> None:
+    write_plan(plan_of())
+    with pytest.raises(InputError) as error:
+        plan_of((old, new))
+    assert said in str(error.value)
+    assert "choose another --out" in str(error.value)
+    assert plan_of().seeds == [1]  # nothing was lost
+
+
+def test_a_folder_that_is_something_else_is_left_alone(plan_of: PlanOf) -> None:
+    folder = plan_of().folder
+    folder.mkdir(parents=True)
+    (folder / ".lock").touch()  # of a first moment that was cut short
+    assert plan_of().seeds == [1]
+    (folder / "diary.txt").write_text("dear diary")
+    with pytest.raises(InputError, match="not a reproduction"):
+        plan_of()
+    for damage in ("{", "[1]", '{"metric": "BLEU"}'):
+        (folder / "plan.json").write_text(damage)
+        with pytest.raises(InputError, match="damaged"):
+            plan_of()
+
+
+def test_a_plan_keeps_every_setting(plan_of: PlanOf) -> None:
+    plan = plan_of()
+    write_plan(plan)
+    kept = json.loads((plan.folder / "plan.json").read_text())
+    assert kept["scale"] == "small"
+    assert len(kept["experiment_sha256"]) == 64
+    assert kept["runs"][1]["config"] == plan.runs[1].config.model_dump(mode="json")
+
+
+# ---- the text -------------------------------------------------------------------------------
+
+
+def test_text_that_is_not_there_is_named_with_what_to_type(tmp_path: Path, folder: Path) -> None:
+    (sentence,) = missing_text(make_plan("en-ro", "small", Path("data"), tmp_path / "a"))
+    assert "data/tatoeba-en-ro" in sentence
+    assert "`kutta data get tatoeba-en-ro`" in sentence
+    (sentence,) = missing_text(make_plan("ptb", "small", Path("my/own"), tmp_path / "a"))
+    assert "`kutta data get ptb --dir my/own`" in sentence
+    pair = missing_text(make_plan("main", "paper", Path("data"), tmp_path / "a"))
+    assert [f"wmt14-en-{other}`" in said for said, other in zip(pair, ("de", "fr"), strict=True)]
+    toy = make_plan(str(folder / "toy.toml"), "small", folder / "data", tmp_path / "a")
+    assert not missing_text(toy)
+    (folder / "data" / "toy" / "valid.yy").unlink()
+    (sentence,) = missing_text(toy)
+    assert "valid.yy" in sentence
+    assert "kutta data get" not in sentence  # it is not a corpus that Kutta could get
+
+
+def test_the_built_in_grammar_is_never_missing(tmp_path: Path) -> None:
+    plan = make_plan("smoke", "small", Path("nowhere"), tmp_path)
+    assert not missing_text(plan)
+    assert {run.config.data.dir for run in plan.runs} == {str(plan.folder / "text")}
+    inside = make_plan("smoke", "small", Path("nowhere"), Path("data"))
+    assert inside.runs[0].config.data.dir == "data/smoke-small/text"
+
+
+def test_an_experiment_without_a_scale_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="smoke has no scale paper; it has small"):
+        make_plan("smoke", "paper", Path("data"), tmp_path)
