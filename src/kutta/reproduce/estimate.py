@@ -1,0 +1,77 @@
+"""What a reproduction would cost, before it is begun: arithmetic, and time from it.
+
+Counted are the matrix products of `cost_of`, forward and backward (2 FLOP a multiply-add, and the
+backward pass costs twice the forward pass), at full batches. Attention's own products, validation
+and the search for translations are left out.
+"""
+
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from kutta.config import Config, ModelConfig
+from kutta.model.arithmetic import Cost, cost_of
+from kutta.model.build import build_model
+
+SPLIT_VOCABULARY = 10_000  # assumed for text that is already split: PTB's, and Multi30k's merges
+GPU_RATE = 40e12  # FLOP/s assumed of a V100- or A100-class GPU in mixed precision, sustained
+CPU_SHARE = 0.5  # of the large matrix product's rate that training a small model reaches here
+_BACKWARD_TOO, _FLOP = 3, 2
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The cost of one run: tokens are positions of full batches, on either side."""
+
+    parameters: int
+    steps: int
+    tokens: int
+    flop: float
+    disk: int
+
+    def seconds(self, rate: float) -> float:
+        """How long it takes at so many FLOP a second."""
+        return self.flop / rate
+
+
+def estimate(config: Config) -> Estimate:
+    """The cost of training a config."""
+    settings = config.train
+    size = config.data.vocab_size if config.data.tokenizer == "bpe" else SPLIT_VOCABULARY
+    cost = _cost(config.model.model_dump_json(), size, config.data.shared_vocab)
+    tokens = settings.max_steps * settings.accumulate * settings.batch_tokens
+    per_token = cost.per_source_token + cost.per_target_token
+    copies = min(settings.keep_last, settings.max_steps // settings.save_every) + 1
+    return Estimate(
+        parameters=cost.parameters,
+        steps=settings.max_steps,
+        tokens=tokens,
+        flop=float(_FLOP * _BACKWARD_TOO * per_token * tokens),
+        disk=4 * cost.parameters * (copies + 4),  # two checkpoints keep both moments of Adam
+    )
+
+
+@cache
+def _cost(model: str, vocabulary: int, shared: bool) -> Cost:
+    """The cost of a model of these settings (JSON), built without memory for its weights."""
+    with torch.device("meta"):
+        built = build_model(ModelConfig.model_validate_json(model), vocabulary, vocabulary, shared)
+    return cost_of(built)
+
+
+def machine_rate(seconds: float = 0.5, size: int = 512) -> float:
+    """FLOP/s of this machine's fp32 matrix product on one core, measured for a moment."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        a, b = torch.rand(size, size), torch.rand(size, size)
+        torch.mm(a, b)
+        best, end = 0.0, time.perf_counter() + seconds
+        while (started := time.perf_counter()) < end:
+            torch.mm(a, b)
+            best = max(best, 2 * size**3 / (time.perf_counter() - started))
+        return best
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,232 @@
+"""An experiment: a table or a figure of the paper as one TOML file.
+
+Its cells are rows x columns. The settings of a cell are a preset, changed by its scale, its column
+and its row, first by what holds at every scale, then by what holds at this one.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from kutta.config import Section
+from kutta.errors import InputError
+from kutta.mistakes import first_mistake, suggest
+
+ScaleName = Literal["paper", "small"]
+# Scores of the test set come from evaluation; the last two are read off the log of the training.
+Metric = Literal[
+    "BLEU", "sacreBLEU", "chrF2", "perplexity", "validation perplexity", "gradient norm"
+]
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+class Change(Section):
+    """Settings that take the place of a preset's, by section."""
+
+    data: dict[str, Any] = Field(default_factory=dict[str, Any])
+    model: dict[str, Any] = Field(default_factory=dict[str, Any])
+    train: dict[str, Any] = Field(default_factory=dict[str, Any])
+    decode: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    def apply(self, values: dict[str, Any]) -> None:
+        """Put these settings into the plain values of a config."""
+        for section in Change.model_fields:
+            values.setdefault(section, {}).update(getattr(self, section))
+
+
+class Here(Change):
+    """What a row or a column is at one scale; `preset` fills the {words} of the preset's path."""
+
+    preset: dict[str, str] = Field(default_factory=dict[str, str])
+    name: str = ""
+    at: float | None = None
+
+
+class Sentences(Section):
+    """How much text of the built-in grammar to write, for an experiment that needs no download."""
+
+    train: int = Field(ge=1)
+    valid: int = Field(ge=1)
+    test: int = Field(ge=1)
+    seed: int = Field(ge=0)
+
+
+class Scale(Change):
+    """The size at which all is run: the paper's on GPUs, or small on two cores."""
+
+    preset: str
+    corpus: str
+    seeds: list[int] = Field(min_length=1)
+    note: str = ""
+    builtin: Sentences | None = None
+
+
+class Part(Change):
+    """A row or a column: its name, what it changes everywhere, and what at each scale."""
+
+    name: str
+    paper: Here = Field(default_factory=Here)
+    small: Here = Field(default_factory=Here)
+
+    def here(self, scale: ScaleName) -> Here:
+        """What it is at this scale."""
+        return getattr(self, scale)
+
+    def name_at(self, scale: ScaleName) -> str:
+        """What it is called at this scale."""
+        return self.here(scale).name or self.name
+
+
+class Column(Part):
+    """A condition all methods are compared under; `at` is its place on the figure's x axis."""
+
+    at: float | None = None
+
+    def at_scale(self, scale: ScaleName) -> float | None:
+        """Its place on the x axis at this scale."""
+        here = self.here(scale).at
+        return self.at if here is None else here
+
+
+class Row(Part):
+    """A system, the row it is measured against, and the paper's numbers by column."""
+
+    against: str = ""
+    only: list[str] = Field(default_factory=list[str])
+    published: dict[str, float] = Field(default_factory=dict[str, float])
+
+
+class Experiment(Section):
+    """One table or figure: what is run, how it is scored, and what the paper found."""
+
+    title: str
+    reproduces: str = ""  # nothing where it is a check of our own, not one of the paper's tables
+    metric: Metric
+    better: Literal["higher", "lower", "neither"]
+    figure: Literal["bars", "lines", "parameters", "curves", "gradients"]
+    axis: str = ""
+    scales: dict[ScaleName, Scale] = Field(min_length=1)
+    columns: dict[str, Column] = Field(min_length=1)
+    rows: dict[str, Row] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Experiment":
+        for mistake in self._mistakes():
+            raise ValueError(mistake)
+        return self
+
+    def _mistakes(self) -> Iterator[str]:
+        """What does not go together, each as the sentence to say."""
+        for key in (*self.columns, *self.rows):
+            if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", key):
+                yield f"{key!r} names folders; write it in small letters, digits and hyphens"
+        for key, row in self.rows.items():
+            if row.against and row.against not in self.rows:
+                near = suggest(row.against, [*self.rows])
+                yield f"rows.{key}: against = {row.against!r} is no row{near}"
+            for column in (*row.only, *row.published):
+                if column not in self.columns:
+                    yield f"rows.{key}: {column!r} is no column{suggest(column, [*self.columns])}"
+        names = [f"{row}-{column}" for row, column in self.cells()]
+        if len(set(names)) < len(names):
+            yield "two cells would share a folder; choose other keys for rows or columns"
+        places = [c.at_scale(scale) for c in self.columns.values() for scale in self.scales]
+        if self.figure == "lines" and None in places:
+            yield "figure = 'lines' needs at, the place on the x axis, in every column"
+
+    def cells(self) -> list[tuple[str, str]]:
+        """The (row, column) pairs there are, column by column."""
+        return [
+            (row, column)
+            for column in self.columns
+            for row in self.rows
+            if column in (self.rows[row].only or self.columns)
+        ]
+
+    def scale(self, name: ScaleName, where: str) -> Scale:
+        """The scale of this name, or a sentence that it has none."""
+        if name not in self.scales:
+            raise InputError(f"{where} has no scale {name}; it has {', '.join(self.scales)}.")
+        return self.scales[name]
+
+
+def config_of(
+    experiment: Experiment, where: Path, scale: ScaleName, row: str, column: str
+) -> dict[str, Any]:
+    """The settings of a cell as plain values, before seed and folders are put in."""
+    chosen, parts = experiment.scales[scale], (experiment.columns[column], experiment.rows[row])
+    words = parts[0].here(scale).preset | parts[1].here(scale).preset
+    values = _read(_preset(chosen.preset, words, where))
+    for change in (chosen, *parts, *(part.here(scale) for part in parts)):
+        change.apply(values)
+    return values
+
+
+def load(path: Path) -> Experiment:
+    """Read an experiment; the first mistake becomes one sentence."""
+    try:
+        return Experiment.model_validate(_read(path))
+    except ValidationError as error:
+        raise InputError(f"{path}: {first_mistake(error, [*Experiment.model_fields])}") from None
+
+
+def shipped(folder: str) -> Path:
+    """A folder that comes with Kutta: in the package of a wheel, or at the root of a checkout."""
+    places = _PACKAGE / folder, _PACKAGE.parents[1] / folder
+    for place in places:
+        if place.is_dir():
+            return place
+    raise InputError(
+        f"The folder {folder} of Kutta is not there (looked at {places[0]}); install it again."
+    )
+
+
+def available() -> dict[str, Path]:
+    """The experiments that come with Kutta, by name."""
+    return {path.stem: path for path in sorted(shipped("experiments").glob("*.toml"))}
+
+
+def find(name: str) -> Path:
+    """The file of an experiment: one of ours by its name, or a .toml of the user's own."""
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise InputError(f"There is no experiment file {name}; check the path.")
+        return Path(name)
+    known = available()
+    if name not in known:
+        raise InputError(f"There is no experiment {name!r}{_ended(suggest(name, [*known, 'all']))}")
+    return known[name]
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("?") else f"{text}."
+
+
+def _preset(template: str, words: dict[str, str], where: Path) -> Path:
+    """The file of a preset: below the experiment's folder, or one that comes with Kutta."""
+    try:
+        name = template.format(**words)
+    except (KeyError, IndexError, ValueError) as error:
+        raise InputError(
+            f"{where}: the preset {template!r} has a word that no row or column gives ({error}); "
+            'write it as preset.word = "..." there.'
+        ) from None
+    ours = shipped("experiments")
+    for place in (where.parent, ours, ours.parent):
+        if (place / name).is_file():
+            return place / name
+    raise InputError(f"{where}: there is no preset {name}, neither beside it nor in Kutta.")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}; check the path.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} is not readable as TOML: {error}.") from None

@@ -1,0 +1,118 @@
+"""One run of a reproduction: train it or go on with it, score it, and say what came out.
+
+As a program, `python -m kutta.reproduce.perform FOLDER RUN` does so in a process of its own.
+"""
+
+import json
+import math
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+
+from kutta import __version__
+from kutta.commands import evaluate_run
+from kutta.config import Config
+from kutta.data.batches import BatchStream
+from kutta.data.store import Store
+from kutta.errors import InputError
+from kutta.model.weights import read_shapes
+from kutta.training.checkpoint import list_checkpoints, step_of
+from kutta.training.report import read_metrics
+from kutta.training.run import train
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run is remembered by; `seconds` are those of training from `from_step` on."""
+
+    score: float
+    signature: str
+    scores: dict[str, float]
+    run: str
+    parameters: int
+    steps: int
+    epochs: float
+    seconds: float
+    from_step: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def perform(config: Config, metric: str, console: Console) -> Result | None:
+    """Train, or go on, and score; None where the training was asked to stop."""
+    run = Path(config.run)
+    done = list_checkpoints(run)
+    started = time.perf_counter()
+    outcome = train(config, console=console)
+    seconds = time.perf_counter() - started
+    if outcome.ended == "interrupted":
+        return None
+    score, signature, scores, of_run = _measure(run, config, metric)
+    return Result(
+        score=score,
+        signature=signature,
+        scores=scores,
+        run=of_run,
+        parameters=sum(map(math.prod, read_shapes(run / "model.safetensors").values())),
+        steps=outcome.step,
+        epochs=outcome.step / _steps_per_epoch(run, config),
+        seconds=round(seconds, 1),
+        from_step=step_of(done[-1]) if done else 0,
+    )
+
+
+def _measure(run: Path, config: Config, metric: str) -> tuple[float, str, dict[str, float], str]:
+    """The score of a run by this metric, its signature, all scores, and the run's own signature."""
+    if metric in _LOGGED:
+        kind, key, summary = _LOGGED[metric]
+        values = [r[key] for r in read_metrics(run) if r["kind"] == kind and r[key] is not None]
+        if not values:
+            raise InputError(f"{run}/metrics.jsonl has no {metric}; lower train.log_every.")
+        score = float(values[-1] if summary == "last" else median(values))
+        signature = f"kutta|{metric}|{summary} of {len(values)} records|version:{__version__}"
+        return score, signature, {metric: score}, f"config:{config.hash()}|seed:{config.train.seed}"
+    result = evaluate_run(run, config.data.test[:1], None, None, None, config.train.device)[0]
+    named = {score.name: score for score in result.scores}
+    if metric not in named:
+        raise InputError(f"{run} is not scored by {metric}; its metrics are {', '.join(named)}.")
+    scores = {name: score.value for name, score in named.items()}
+    return named[metric].value, named[metric].signature, scores, result.signature
+
+
+# Metrics that training itself has written down: which records, which number, and which of them.
+# The median leaves out the first steps, whose gradients are many times larger than all others.
+_LOGGED = {
+    "validation perplexity": ("valid", "perplexity", "last"),
+    "gradient norm": ("train", "grad_norm", "median"),
+}
+
+
+def _steps_per_epoch(run: Path, config: Config) -> float:
+    store = Store.open(run / "store" / "train.arrow")
+    stream = BatchStream(store, config.train.batch_tokens, config.train.seed)
+    return stream.batches_per_epoch / config.train.accumulate
+
+
+def main() -> None:
+    """Perform the run that the words name, print its result as JSON; other than 0 is a failure."""
+    folder, name = Path(sys.argv[1]), sys.argv[2]
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    values = next(run["config"] for run in plan["runs"] if run["name"] == name)
+    values["train"]["threads"] = 1  # side by side, one core each
+    try:
+        result = perform(Config.parse(values), plan["metric"], Console(quiet=True))
+    except InputError as error:
+        sys.exit(str(error))
+    if result is None:
+        sys.exit(130)
+    print(json.dumps(result.to_dict()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What the runs gave: kept in results.json, and put together to the cells of a table."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from kutta.errors import InputError
+from kutta.files import write_json
+from kutta.reproduce.perform import Result
+from kutta.reproduce.plan import Plan, Run
+
+Results = dict[str, Result]
+
+
+def read_results(folder: Path) -> Results:
+    """The finished runs of a reproduction: those with a result and a model."""
+    path = folder / "results.json"
+    try:
+        kept: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        results = {name: Result(**entry) for name, entry in kept.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} is damaged ({error}); remove that file: finished runs are then scored again, "
+            "not trained again."
+        ) from None
+    runs = folder / "runs"
+    return {n: r for n, r in results.items() if (runs / n / "model.safetensors").is_file()}
+
+
+def write_results(folder: Path, results: Mapping[str, Result]) -> None:
+    """Keep the results, sorted by the name of the run."""
+    write_json(folder / "results.json", {n: results[n].to_dict() for n in sorted(results)})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of the table: our scores, a seed each, beside the paper's value."""
+
+    row: str
+    column: str
+    scores: tuple[float, ...]
+    planned: int
+    published: float | None
+    parameters: int | None
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.scores) if self.scores else None
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over seeds, as a sample of all there could be (n - 1)."""
+        return stdev(self.scores) if len(self.scores) > 1 else None
+
+
+Cells = dict[tuple[str, str], Cell]
+
+
+def cells_of(plan: Plan, results: Mapping[str, Result]) -> Cells:
+    """The cells of the table, column by column, with what is there of each."""
+    cells: Cells = {}
+    for row, column in plan.experiment.cells():
+        runs = [run for run in plan.runs if (run.row, run.column) == (row, column)]
+        found = [results[run.name] for run in runs if run.name in results]
+        cells[row, column] = Cell(
+            row,
+            column,
+            tuple(result.score for result in found),
+            len(runs),
+            plan.experiment.rows[row].published.get(column),
+            found[0].parameters if found else None,
+        )
+    return cells
+
+
+def gain(cells: Cells, cell: Cell, against: str, ours: bool) -> float | None:
+    """How far a cell lies above the row it is measured against, in our numbers or the paper's."""
+    base = cells.get((against, cell.column))
+    if base is None:
+        return None
+    one, other = (cell.mean, base.mean) if ours else (cell.published, base.published)
+    return None if one is None or other is None else one - other
+
+
+def unfinished(plan: Plan, results: Mapping[str, Result]) -> list[Run]:
+    """The runs without a result, in the order in which they are made."""
+    return [run for run in plan.runs if run.name not in results]

@@ -1,0 +1,217 @@
+"""The table of a reproduction: ours beside the paper's, for the terminal, as text and Markdown."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from io import StringIO
+from textwrap import fill
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kutta.reproduce.experiment import Column, Experiment
+from kutta.reproduce.perform import Result
+from kutta.reproduce.plan import Plan
+from kutta.reproduce.results import Cell, Cells, cells_of, gain, unfinished
+
+WIDTH = 110  # of table.txt
+_SHOWN = 8  # missing runs named, before it says how many more
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of one column's part: its words, and whether ours and the paper's are the best."""
+
+    name: str
+    ours: str
+    our_gain: str
+    published: str
+    published_gain: str
+    seeds: str
+    parameters: str
+    best: bool
+    published_best: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything the table says, before it takes a form."""
+
+    title: str
+    metric: str
+    parts: dict[str, list[Line]]  # by the name of the column
+    has_published: bool
+    notes: list[str]
+
+
+def report_of(plan: Plan, results: Mapping[str, Result]) -> Report:
+    """The table with what is there, and what there is to say about it."""
+    experiment, cells = plan.experiment, cells_of(plan, results)
+    parts = {
+        _heading(plan, column): [
+            _line(plan, cells, cell) for cell in cells.values() if cell.column == key
+        ]
+        for key, column in experiment.columns.items()
+    }
+    has_published = any(cell.published is not None for cell in cells.values())
+    title = f"{experiment.title} (scale {plan.scale_name}: {plan.scale.corpus})"
+    return Report(title, experiment.metric, parts, has_published, _notes(plan, results))
+
+
+def _heading(plan: Plan, column: Column) -> str:
+    """The name of a column; where it has another one here, the paper's too."""
+    here = column.name_at(plan.scale_name)
+    return here if here == column.name else f"{here} (the paper: {column.name})"
+
+
+def _line(plan: Plan, cells: Cells, cell: Cell) -> Line:
+    experiment = plan.experiment
+    row = experiment.rows[cell.row]
+    column = [other for other in cells.values() if other.column == cell.column]
+    return Line(
+        name=row.name_at(plan.scale_name),
+        ours=_value(cell.mean) + ("" if cell.deviation is None else f" ± {cell.deviation:.2f}"),
+        our_gain=_signed(gain(cells, cell, row.against, ours=True)),
+        published=_value(cell.published),
+        published_gain=_signed(gain(cells, cell, row.against, ours=False)),
+        seeds=_part(len(cell.scores), cell.planned),
+        parameters="" if cell.parameters is None else short_count(cell.parameters),
+        best=_is_best(experiment, cell, column, lambda c: c.mean),
+        published_best=_is_best(experiment, cell, column, lambda c: c.published),
+    )
+
+
+def _is_best(
+    experiment: Experiment, cell: Cell, column: list[Cell], value: Callable[[Cell], float | None]
+) -> bool:
+    """Whether no other cell of its column is better; one alone is no best."""
+    known = [number for other in column if (number := value(other)) is not None]
+    if experiment.better == "neither" or len(known) < 2:
+        return False
+    return value(cell) == (max(known) if experiment.better == "higher" else min(known))
+
+
+def _value(number: float | None) -> str:
+    return "-" if number is None else f"{number:.2f}"
+
+
+def _signed(number: float | None) -> str:
+    return "" if number is None else f"{number:+.2f}"
+
+
+def _part(done: int, planned: int) -> str:
+    return str(done) if done == planned else f"{done} of {planned}"
+
+
+def short_count(number: int) -> str:
+    """A number of parameters as papers print it."""
+    return f"{number / 1e6:.1f}M" if number < 10e6 else f"{number / 1e6:.0f}M"
+
+
+# ---- what is said below the table -----------------------------------------------------------
+
+
+def _notes(plan: Plan, results: Mapping[str, Result]) -> list[str]:
+    experiment = plan.experiment
+    notes = [plan.scale.note.strip()] if plan.scale.note else []
+    notes.append(f"{experiment.metric}: {_direction(experiment)}.")
+    if len(plan.seeds) > 1:
+        notes.append("± is the standard deviation over seeds (n - 1).")
+    bases = [experiment.rows[key].name_at(plan.scale_name) for key in _bases(experiment)]
+    if bases:
+        to = bases[0] if len(bases) == 1 else "the nearest row above that has none"
+        notes.append(f"Δ is the difference to {to}.")
+    if plan.scale_name != "paper" and any(row.published for row in experiment.rows.values()):
+        notes.append("The paper's numbers are those of its own models, corpora and test sets.")
+    missing = unfinished(plan, results)
+    if missing:
+        named = ", ".join(run.name for run in missing[:_SHOWN])
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        notes.append(f"Missing: {len(missing)} of {len(plan.runs)} runs: {named}{more}.")
+    names = {run.name for run in plan.runs}
+    for signature in sorted({r.signature for name, r in results.items() if name in names}):
+        notes.append(f"Signature: {signature}")
+    return notes
+
+
+def _direction(experiment: Experiment) -> str:
+    if experiment.better == "neither":
+        return "neither higher nor lower is better"
+    return f"{experiment.better} is better, * is the best of its column"
+
+
+def _bases(experiment: Experiment) -> Iterable[str]:
+    return dict.fromkeys(row.against for row in experiment.rows.values() if row.against)
+
+
+# ---- its forms ------------------------------------------------------------------------------
+
+
+def as_table(report: Report) -> Table:
+    """The table for a terminal, one part for each column of the experiment."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for index, heading in enumerate(_headings(report)):
+        first = index == 0
+        table.add_column(heading, justify="left" if first else "right", no_wrap=first)
+    for name, lines in report.parts.items():
+        if len(report.parts) > 1:
+            table.add_row(Text(name, style="italic"))
+        for line in lines:
+            table.add_row(*map(Text, _fields(report, line, "{} *", "{}  ")))
+        table.add_section()
+    return table
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the table with its title above and its notes below."""
+    words: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
+    console.print(report.title, style="bold", **words)
+    console.print(as_table(report))
+    for note in report.notes:  # a signature is one word, and stays whole
+        lines = fill(note, console.width, break_long_words=False, break_on_hyphens=False)
+        console.print(lines, **words)
+
+
+def as_text(report: Report) -> str:
+    """The table and its notes as plain text."""
+    out = StringIO()
+    show(report, Console(file=out, width=WIDTH, color_system=None))
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+
+
+def as_markdown(report: Report, picture: str) -> str:
+    """The table, its notes and the figure as Markdown."""
+    lines = [f"# {report.title}", ""]
+    headings = _headings(report)
+    for name, part in report.parts.items():
+        lines += [f"| {' | '.join([name, *headings[1:]])} |"]
+        lines += ["|---|" + "---:|" * (len(headings) - 1)]
+        lines += [f"| {' | '.join(_fields(report, line, '**{}**', '{}'))} |" for line in part]
+        lines.append("")
+    for note in report.notes:
+        lines += [note, ""]
+    return "\n".join([*lines, f"![{report.title}]({picture})", ""])
+
+
+def _headings(report: Report) -> list[str]:
+    published = ["paper", "Δ"] if report.has_published else []
+    return ["", f"{report.metric}, ours", "Δ", *published, "seeds", "parameters"]
+
+
+def _fields(report: Report, line: Line, best: str, other: str) -> list[str]:
+    """The words of a line; the best are written as `best` says."""
+
+    def marked(text: str, is_best: bool) -> str:
+        return best.format(text) if is_best else other.format(text)
+
+    published = [marked(line.published, line.published_best), line.published_gain]
+    return [
+        line.name,
+        marked(line.ours, line.best),
+        line.our_gain,
+        *(published if report.has_published else []),
+        line.seeds,
+        line.parameters,
+    ]
