@@ -10,6 +10,7 @@ import pytest
 from matplotlib import pyplot
 from rich.console import Console
 
+from kutta.analysis import figures
 from kutta.analysis.analyze import ANALYSES, Request, analyze
 from kutta.analysis.observe import stacks_of
 from kutta.analysis.subject import load_subject
@@ -62,12 +63,6 @@ def test_other_kinds_of_models_are_drawn_too(
         pyplot.close(figure)
 
 
-def test_only_what_is_asked_for(toy_run: Path, tmp_path: Path) -> None:
-    results = analyze(Request(toy_run, ["blocks"], 1, out=tmp_path), QUIET)
-    assert list(results) == ["blocks"]
-    assert {path.name for path in tmp_path.iterdir()} == {"blocks.json", "blocks.png", "blocks.svg"}
-
-
 def test_text_of_a_test_set(toy_run: Path) -> None:
     subject = load_subject(toy_run, 3, "test", None, "cpu")
     lines = (toy_run.parent / "text" / "test.yy").read_text().splitlines()
@@ -118,7 +113,10 @@ def test_a_run_that_is_not_trained_yet(make_run: MakeRun) -> None:
         analyze(Request(run), QUIET)
 
 
-def test_what_is_no_ode_is_left_out_or_refused(make_run: MakeRun) -> None:
+def test_what_is_no_ode_is_left_out_or_refused(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "save_figure", lambda *_: [])
     run = make_run(solver="euler", norm="post")
     shown = io.StringIO()
     assert list(analyze(Request(run, sentences=1), Console(file=shown))) == ["blocks", "gradients"]
@@ -136,7 +134,11 @@ def test_the_command_prints_json_for_a_program(
     assert not e.value.code
     printed = capsys.readouterr()
     results = json.loads(printed.out)
+    assert list(results) == ["gradients"]
     assert results["gradients"]["rows"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("gradients.json", "gradients.png", "gradients.svg"),
+    }
     assert "gradient norms" in printed.err
 
 
@@ -149,3 +151,24 @@ def test_the_command_says_what_is_wrong_in_one_sentence(
     assert e.value.code == 2
     said = capsys.readouterr().err
     assert said == "kutta: There is no analysis 'trunkation'; did you mean truncation?\n"
+
+
+def test_numbers_that_are_not_finite_are_told_and_drawn(make_subject: MakeSubject) -> None:
+    """A model may blow up under another method; the rest of the result still shows."""
+    subject = make_subject(sentences=1, encoder_layers=1)
+    for name, broken in {
+        "truncation": ("error", "order", "low", "high", "estimate"),
+        "blocks": ("state", "time", "relative_step", "cosine_to_state"),
+        "gradients": ("state", "parameters"),
+        "inference": ("perplexity", "nll"),
+    }.items():
+        result = ANALYSES[name].measure(subject, no_track)
+        for row in result["rows"][1:]:
+            row |= dict.fromkeys(broken)
+        console = Console(file=io.StringIO(), width=120)
+        for table in ANALYSES[name].tabulate(result):
+            console.print(table)
+        assert " - " in console.file.getvalue()  # type: ignore[attr-defined]
+        figure = ANALYSES[name].draw(result)
+        figure.canvas.draw()
+        pyplot.close(figure)

@@ -75,5 +75,7 @@ def test_the_time_of_a_block_is_the_sum_of_its_weights(make_subject: MakeSubject
     weights = dict(subject.model.named_parameters())
     for layer in (1, 2):
         gamma = weights[f"encoder.layers.{layer - 1}.solvers.0.learned_gamma"]
-        assert times[Place("encoder", layer, "san+ffn")] == pytest.approx(float(gamma.sum()))
+        assert times[Place("encoder", layer, "san+ffn")] == pytest.approx(
+            float(gamma.detach().sum())
+        )
     assert times[Place("decoder", 1, "cross")] == 1.0

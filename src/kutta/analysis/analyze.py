@@ -1,0 +1,151 @@
+"""`kutta analyze`: measure, write JSON and pictures beside the run, show tables."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from rich.console import Console
+from rich.progress import track as progress_bar
+from rich.table import Table
+
+from kutta.analysis import figures, tables
+from kutta.analysis.blocks import measure_blocks
+from kutta.analysis.gradients import measure_gradients
+from kutta.analysis.inference import METHODS as INFERENCE_METHODS
+from kutta.analysis.inference import measure_inference
+from kutta.analysis.subject import Subject, Track, load_subject
+from kutta.analysis.truncation import measure_truncation
+from kutta.analysis.variants import not_an_ode
+from kutta.data.batches import Batch
+from kutta.errors import InputError
+from kutta.files import write_json
+from kutta.mistakes import suggest
+from kutta.ode import METHODS
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """How to measure, draw and tabulate; `of_ode` needs blocks that are steps of an ODE."""
+
+    measure: Callable[[Subject, Track], Result]
+    draw: Callable[[Result], Any]
+    tabulate: Callable[[Result], Iterator[Table]]
+    of_ode: bool = False
+
+
+ANALYSES: dict[str, Analysis] = {
+    "truncation": Analysis(
+        measure_truncation, figures.draw_truncation, tables.truncation_tables, of_ode=True
+    ),
+    "blocks": Analysis(measure_blocks, figures.draw_blocks, tables.blocks_tables),
+    "gradients": Analysis(measure_gradients, figures.draw_gradients, tables.gradients_tables),
+    "inference": Analysis(
+        measure_inference, figures.draw_inference, tables.inference_tables, of_ode=True
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to analyse; what is empty or None is left to the default."""
+
+    run: Path
+    what: Sequence[str] = ()
+    sentences: int = 64
+    test: str | None = None
+    data_dir: str | None = None
+    out: Path | None = None
+    device: str = "auto"
+    methods: Sequence[str] = ()
+    bleu: bool = False
+
+
+def analyze(request: Request, console: Console) -> dict[str, Result]:
+    """Make the analyses asked for, write each as soon as it is done, and show it."""
+    _check(request)
+    subject = load_subject(
+        request.run, request.sentences, request.test, request.data_dir, request.device
+    )
+    out = request.out or request.run / "analysis"
+    track = partial(_track, console)
+    results: dict[str, Result] = {}
+    chosen = _chosen(request, subject, console)
+    _make(out)
+    for name in chosen:
+        analysis = ANALYSES[name]
+        measure = analysis.measure
+        if name == "inference":
+            methods = request.methods or INFERENCE_METHODS
+            measure = partial(measure_inference, methods=methods, bleu=request.bleu)
+        result = cast(Result, _finite(measure(subject, track)))
+        write_json(out / f"{name}.json", result)
+        pictures = figures.save_figure(analysis.draw, result, out / name)
+        for table in analysis.tabulate(result):
+            console.print(table)
+        written = ", ".join(path.name for path in (out / f"{name}.json", *pictures))
+        console.print(f"{out}: {written}\n", highlight=False, markup=False, soft_wrap=True)
+        results[name] = result
+    return results
+
+
+def _check(request: Request) -> None:
+    """Refuse what is misspelt before anything is loaded."""
+    for name in request.what:
+        if name not in ANALYSES:
+            raise InputError(_closed(f"There is no analysis {name!r}", name, [*ANALYSES]))
+    for method in request.methods:
+        if method not in METHODS:
+            raise InputError(_closed(f"There is no method {method!r}", method, METHODS))
+    if request.sentences < 1:
+        raise InputError(f"{request.sentences} sentences show nothing; take at least 1.")
+
+
+def _closed(problem: str, name: str, known: Sequence[str]) -> str:
+    sentence = problem + suggest(name, known)
+    return sentence if sentence.endswith("?") else f"{sentence}."
+
+
+def _chosen(request: Request, subject: Subject, console: Console) -> list[str]:
+    """The names asked for, or all that this model allows."""
+    reason = not_an_ode(subject.config.model)
+    names = list(dict.fromkeys(request.what)) or list(ANALYSES)
+    if reason is None:
+        return names
+    refused = [name for name in names if ANALYSES[name].of_ode]
+    if request.what and refused:
+        raise InputError(
+            f"The analysis {refused[0]!r} needs blocks that are steps of an ODE, but {reason}; "
+            "ask for blocks or gradients."
+        )
+    console.print(f"left out: {', '.join(refused)}, for {reason}", highlight=False, markup=False)
+    return [name for name in names if name not in refused]
+
+
+def _make(out: Path) -> None:
+    """Make the folder now: that it cannot be written to should show before minutes of measuring."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"Cannot make the folder {out} ({error.strerror or error}); choose another with --out."
+        ) from error
+
+
+def _track(console: Console, batches: Sequence[Batch], title: str) -> Iterable[Batch]:
+    return progress_bar(
+        batches, title, console=console, transient=True, disable=not console.is_terminal
+    )
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for every number that is not finite, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in cast(dict[str, Any], value).items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in cast(list[Any], value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,96 @@
+"""What every block does to the states: lengths, directions, and the coefficients it has learned."""
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kutta.analysis.observe import Place, Seen, times_of, watch
+from kutta.analysis.subject import Subject, Track
+from kutta.ode import RungeKutta, Solver
+from kutta.ode.error import norm
+
+_MANY = 64  # a parameter of more numbers than this is told by its mean
+
+
+def measure_blocks(subject: Subject, track: Track) -> dict[str, Any]:
+    """Norms, cosines and coefficients of every block, as rows: medians over sentences."""
+    found: dict[Place, list[dict[str, list[float]]]] = defaultdict(list)
+
+    def tell(seen: Seen) -> None:
+        found[seen.place].append(_look(seen))
+
+    watch(subject.model, track(subject.one_by_one(), "blocks"), tell)
+    times = times_of(subject.model)
+    rows = [_row(place, times[place], looks) for place, looks in found.items()]
+    return {**subject.facts(), "rows": rows}
+
+
+def _look(seen: Seen) -> dict[str, list[float]]:
+    """One block, one sentence: lengths are per token, the root of the mean square."""
+    stages: list[Tensor] = []
+
+    def F(y: Tensor) -> Tensor:
+        stages.append(seen.F(y))
+        return stages[-1]
+
+    seen.solver.step(F, seen.y, seen.history)
+    step = seen.after - seen.y
+    return {
+        "state": [_length(seen.y)],
+        "step": [_length(step)],
+        "relative_step": [norm(step) / max(norm(seen.y), 1e-30)],
+        "stages": [_length(stage) for stage in stages],
+        "cosine_to_first": [_cosine(stages[0], stage) for stage in stages],
+        "cosine_to_state": [_cosine(seen.y, step)],
+        **coefficients(seen.solver, stages),
+    }
+
+
+def coefficients(solver: Solver, stages: list[Tensor]) -> dict[str, list[float]]:
+    """The weights of the stages of a Runge-Kutta block, or what else a method has learned.
+
+    Gated weights differ from token to token; their mean is taken, and their deviation told too.
+    """
+    if isinstance(solver, RungeKutta):
+        weights = [torch.as_tensor(weight).detach().float() for weight in solver.weights(stages)]
+        found = {"gamma": [float(weight.mean()) for weight in weights]}
+        if any(weight.numel() > 1 for weight in weights):
+            found["gamma_deviation"] = [float(w.std(correction=0)) for w in weights]
+        return found
+    learned = {name: p.detach().float().flatten() for name, p in solver.named_parameters()}
+    return {
+        name: [float(x) for x in p] if len(p) <= _MANY else [float(p.mean())]
+        for name, p in learned.items()
+    }
+
+
+def _length(y: Tensor) -> float:
+    return norm(y) / (y.shape[0] * y.shape[1]) ** 0.5
+
+
+def _cosine(a: Tensor, b: Tensor) -> float:
+    return float(torch.cosine_similarity(a.flatten(), b.flatten(), dim=0))
+
+
+# What a row tells besides the lengths: the coefficients, by whatever name the method has for them.
+_MEASURES = ("state", "step", "relative_step", "stages", "cosine_to_first", "cosine_to_state")
+
+
+def _row(place: Place, time: float, looks: list[dict[str, list[float]]]) -> dict[str, Any]:
+    medians = {
+        name: np.median([look[name] for look in looks], axis=0).tolist() for name in looks[0]
+    }
+    return {
+        "stack": place.stack,
+        "layer": place.layer,
+        "sublayers": place.sublayers,
+        "time": time,
+        **{
+            name: medians[name] if name in ("stages", "cosine_to_first") else medians[name][0]
+            for name in _MEASURES
+        },
+        "coefficients": {name: m for name, m in medians.items() if name not in _MEASURES},
+    }

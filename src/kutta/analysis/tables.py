@@ -1,0 +1,131 @@
+"""The analyses as tables for the terminal: one function per analysis, from its JSON."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+Result = dict[str, Any]
+Row = dict[str, Any]
+
+_LISTS = ("|F_i|", "cos(F1, F_i)", "coefficients")  # columns of several numbers, which may wrap
+
+
+def truncation_tables(result: Result) -> Iterator[Table]:
+    """Error and observed order by block."""
+    methods = [m for m in dict.fromkeys(r["method"] for r in result["rows"]) if m != "own"]
+    for (stack, view), rows in groups(result["rows"], "stack", "view").items():
+        learned = any(row["time"] == "own" for row in rows)
+        table = _table(
+            f"{stack} by {view}: error over the time T / length of the own step",
+            *("block", "T", "own", *(["own, T=1"] if learned else []), *methods),
+            "observed orders",
+        )
+        for _, of_block in groups(rows, "layer", "sublayers").items():
+            at = {(row["method"], row["time"]): row for row in of_block}
+            time = "own" if ("own", "own") in at else "1"
+            shown = [at[method, time] for method in ("own", *methods)]
+            first, *others = (_error(row) for row in shown)
+            against_one = [_error(at["own", "1"])] if learned else []
+            orders = " ".join(_order(row) for row in shown)
+            block, span = _block(shown[0]), f"{shown[0]['span']:.2f}"
+            table.add_row(block, span, first, *against_one, *others, orders)
+        yield table
+
+
+def blocks_tables(result: Result) -> Iterator[Table]:
+    """Lengths, directions and coefficients by block."""
+    for (stack,), rows in groups(result["rows"], "stack").items():
+        table = _table(
+            f"{stack}: lengths per token, cosines, coefficients",
+            *("block", "T", "|y|", "|y'-y|/|y|", *_LISTS),
+        )
+        for row in rows:
+            learned = [f"{name} {_list(v)}" for name, v in row["coefficients"].items()]
+            table.add_row(
+                _block(row),
+                _number(row["time"], ".2f"),
+                _number(row["state"], ".1f"),
+                _number(row["relative_step"], ".3f"),
+                _list(row["stages"]),
+                _list(row["cosine_to_first"][1:]),
+                "; ".join(learned),
+            )
+        yield table
+
+
+def gradients_tables(result: Result) -> Iterator[Table]:
+    """Gradient norms by block."""
+    for (stack,), rows in groups(result["rows"], "stack").items():
+        table = _table(
+            f"{stack}: gradient norms",
+            *("block", "|dL/dy|", "|dL/dtheta|"),
+        )
+        for row in rows:
+            numbers = (_number(row[key], ".4g") for key in ("state", "parameters"))
+            table.add_row(_block(row), *numbers)
+        yield table
+
+
+def inference_tables(result: Result) -> Iterator[Table]:
+    """Quality and cost of every variant."""
+    trained = result["rows"][0]
+    bleu = "bleu" in trained
+    table = _table(
+        "the same weights under other methods",
+        *("stack", "method", "T", "F/layer", "multiply-adds", "seconds", "perplexity"),
+        *(["BLEU"] if bleu else []),
+    )
+    for row in result["rows"]:
+        evaluations = row["evaluations"]
+        shown = evaluations.get(row["stack"], max(evaluations.values()))
+        table.add_row(
+            row["stack"] or "-",
+            row["method"] + (f" x {row['substeps']}" if row["substeps"] > 1 else ""),
+            row["time"],
+            f"{shown:g}",
+            f"x {row['multiply_adds'] / trained['multiply_adds']:.2f}",
+            f"{row['seconds']:.2f}",
+            _number(row["perplexity"], ".3f"),
+            *([_number(row["bleu"], ".2f")] if bleu else []),
+        )
+    yield table
+
+
+def groups(rows: list[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by the values of some columns, in the order in which these appear."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return found
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.padding = (0, 1, 0, 0)
+    for name in columns:
+        words, lists = name in ("block", "stack", "method"), name in _LISTS
+        table.add_column(name, justify="left" if words or lists else "right", no_wrap=not lists)
+    return table
+
+
+def _block(row: Row) -> str:
+    return f"{row['layer']} {row['sublayers']}"
+
+
+def _error(row: Row) -> str:
+    return _number(row.get("error"), ".2g") if row["sentences"] else "not solved"
+
+
+def _order(row: Row) -> str:
+    return _number(row.get("order"), ".1f").rjust(3)
+
+
+def _list(values: list[float | None]) -> str:
+    return " ".join(_number(value, ".3g") for value in values)
+
+
+def _number(value: float | None, form: str) -> str:
+    """A number, or a dash for what was not finite or cannot be known."""
+    return "-" if value is None else format(value, form)

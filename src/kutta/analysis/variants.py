@@ -1,0 +1,66 @@
+"""The same weights under another method: what a stack integrates stays, how it does so changes."""
+
+from typing import Any
+
+from kutta.analysis.observe import blocks_of, times_of
+from kutta.analysis.subject import Subject
+from kutta.config import ModelConfig
+from kutta.errors import InputError
+from kutta.model import TextModel
+from kutta.model.build import build_model
+from kutta.model.weights import fill, own_tensors
+from kutta.ode import Solver, make_solver
+from kutta.ode.error import Substeps
+
+_COMPOSED = "rk2"  # any method but Euler, whose blocks the model takes one sublayer at a time
+
+
+def not_an_ode(config: ModelConfig) -> str | None:
+    """Why the blocks of a model are not steps of dy/dt = F(y); None where they are."""
+    if config.norm == "post":
+        return "a post-norm layer is LN(y + F(y)), which is no step of an ODE"
+    if config.replicate == "release":
+        return "replicate = 'release' makes F the layer's whole output, y included"
+    return None
+
+
+def with_method(
+    subject: Subject, stack: str, method: str, substeps: int = 1, own_time: bool = False
+) -> TextModel:
+    """The trained model with one stack under another method, its weights those of the tableau.
+
+    `own_time` makes each step cover the time that the trained block covers (`times_of`) instead
+    of 1. What a solver has learned is not taken over: it belongs to the trained method.
+    """
+    model = _rebuilt(subject, stack, _COMPOSED if method == "euler" else method)
+    times = times_of(subject.model) if own_time else {}
+    for place, layer, index in blocks_of(model):
+        if place.stack != stack or not layer.blocks[index].chosen:
+            continue
+        solver = make_solver("euler") if method == "euler" else layer.solvers[index]
+        assert isinstance(solver, Solver)
+        # Where Euler was trained one sublayer at a time, no block is at this place; it covered 1.
+        time = times.get(place, 1.0)
+        divided = substeps > 1 or time != 1.0
+        layer.solvers[index] = Substeps(solver, substeps, time) if divided else solver
+    return model.eval()
+
+
+def _rebuilt(subject: Subject, stack: str, method: str) -> TextModel:
+    """A model of the changed settings, filled with the trained weights."""
+    names = ("solver", "gamma")
+    if stack == "decoder" and not subject.config.language_model:
+        names = ("decoder_solver", "decoder_gamma")
+    changed: dict[str, Any] = dict(zip(names, (method, "tableau"), strict=True))
+    config = subject.config.model.model_copy(update=changed)
+    sizes = len(subject.tokenizers.source), len(subject.tokenizers.target)
+    model = build_model(config, *sizes, subject.tokenizers.shared)
+    trained, wanted = own_tensors(subject.model), own_tensors(model)
+    learned_anew = [n for n in wanted if n not in trained and ".solvers." not in n]
+    if learned_anew:
+        raise InputError(
+            f"{subject.run} has no weights for {learned_anew[0]}, which {method} needs; "
+            "choose another method."
+        )
+    fill(model, {name: trained.get(name, wanted[name]) for name in wanted}, str(subject.run))
+    return model.to(subject.device)
