@@ -29,7 +29,7 @@ def test_the_error_of_a_block_is_what_many_small_steps_say(
     seen: list[Seen] = []
     watch(subject.model.double(), subject.one_by_one(), seen.append)
     first = seen[0]
-    gamma = first.solver.get_parameter("learned_gamma")
+    gamma = first.solver.get_parameter("learned_gamma").detach()
     for time, span in (("1", 1.0), ("own", float(gamma.sum()))):
         y, count = first.y, 200
         with torch.no_grad():
