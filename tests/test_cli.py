@@ -342,3 +342,23 @@ def test_methods_lists_every_method_and_every_gamma() -> None:
     tables = kutta("methods").out.strip().split("\n\n")
     names = [[row.split()[0] for row in table.split("\n")[1:]] for table in tables]
     assert names == [list(METHODS), list(get_args(Gamma))]
+
+
+def test_preparing_anew_removes_nothing_that_is_not_its_own(folder: Path) -> None:
+    foreign = folder / "foreign"
+    (foreign / "store").mkdir(parents=True)
+    (foreign / "store" / "thesis.txt").write_text("years of work")
+    answer = kutta("prepare", "config.toml", "--set", "run=foreign", "--overwrite", cwd=folder)
+    is_one_sentence(answer, "foreign", "not a run")
+    assert (foreign / "store" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_checkpoint_is_scored_and_named_in_its_signature(folder: Path) -> None:
+    assert kutta("train", "config.toml", cwd=folder).code == 0
+    checkpoint = sorted((folder / "run" / "checkpoints").iterdir())[-1]
+    answer = kutta("evaluate", checkpoint, cwd=folder)
+    assert answer.code == 0, answer.err
+    assert f"step:{int(checkpoint.name[5:])}|beam" in answer.out
+    assert (folder / "run" / "hypotheses" / checkpoint.name / "test.yy").is_file()
+    assert kutta("average", "run", "--last", 1, cwd=folder).code == 0
+    assert "average:1|beam" in kutta("evaluate", "run", cwd=folder).out

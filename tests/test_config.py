@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from kutta.config import Config, Section, known_keys
 from kutta.errors import InputError
-from kutta.mistakes import apply_override, parse_value, suggest
+from kutta.mistakes import apply_override, parse_value, sentence, suggest
 from kutta.model.build import build_model
 from kutta.ode import METHODS
 
@@ -201,7 +201,9 @@ def test_a_misspelled_name_is_told_before_what_follows_from_it() -> None:
         ("model=5", ["model", "5", "a section", "[model]"]),
         ("model.tableau=rk2", ["model.tableau", '"rk2"', "a section", "[model.tableau]"]),
         ("model.tableau.a=[[1/2]]", ["model.tableau.a", "[[1/2]]", "a list, text in it in quotes"]),
-        ("model.tableau.a=['1/2']", ["model.tableau.a[0]", '"1/2"', "a list"]),
+        ("model.tableau.a=[[1/2]]", ["'...' around the whole setting", "shells eat quotes"]),
+        ("model.tableau.a=['1/2']", ["model.tableau.a[0]", '"1/2"', "a list of rows, e.g. [[1]]"]),
+        ("model.tableau.a=[1]", ["a[0] = 1", "model.tableau.a is a list of rows, e.g. [[1]]"]),
         ("train.adam_betas=[0.9]", ["train.adam_betas", "[0.9] is not a pair", "[0.9, 0.98]"]),
         ("train.adam_betas=[0.9, 0.98, 1]", ["train.adam_betas", "1] is not a pair"]),
         ("train.adam_betas=0.9", ["train.adam_betas", "0.9 is not a pair"]),
@@ -216,6 +218,20 @@ def test_a_wrong_type_is_answered_with_key_value_and_what_fits(
     sentence = mistake(override)
     for part in parts:
         assert part in sentence
+
+
+def test_a_section_that_a_run_does_not_have_can_be_set(tmp_path: Path) -> None:
+    """A run's config.json has null where there is no tableau."""
+    (tmp_path / "config.json").write_text(config().to_json())
+    changes = ["model.solver=custom", "model.tableau.a=[[1]]", "model.tableau.b=[0.5, 0.5]"]
+    changed = Config.load(tmp_path / "config.json", changes).model.tableau
+    assert changed is not None
+    assert (changed.a, changed.b) == ([[1]], [0.5, 0.5])
+
+
+def test_a_sentence_ends_once() -> None:
+    assert sentence("there is none") == "there is none."
+    assert sentence("did you mean a?") == "did you mean a?"
 
 
 def test_a_long_value_is_cut_short_in_the_answer() -> None:

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from kutta.config import Config
 from kutta.data.corpus import read_lines, read_stream
+from kutta.data.prepare import expected_vocabulary
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import atomic_path
@@ -17,8 +18,14 @@ from kutta.metrics import METRICS, Score, multi_bleu
 from kutta.model.arithmetic import cost_of
 from kutta.model.build import build_model, own_tableau
 from kutta.significance import Comparison, paired_bootstrap
-from kutta.training.card import depth
-from kutta.training.checkpoint import average, best_step, list_checkpoints, step_of
+from kutta.training.card import depth, unusual
+from kutta.training.checkpoint import (
+    average,
+    best_step,
+    list_checkpoints,
+    regular_checkpoints,
+    step_of,
+)
 from kutta.training.folder import is_prepared
 from kutta.training.validate import word_perplexity
 from kutta.translate.evaluate import Evaluation, evaluate, run_signature, test_texts
@@ -100,7 +107,7 @@ def evaluate_language_model(
                 word_perplexity(model, tokenizer, [text for _, text in pairs], config.train, place)
             ],
             hypotheses=None,
-            signature=run_signature(config),
+            signature=run_signature(config, run),
         )
         for name, pairs in texts.items()
     ]
@@ -147,7 +154,7 @@ def average_run(run: Path, last: int, steps: Sequence[int], output: Path | None)
             raise InputError(f"{run} has no checkpoint of step {missing[0]}; there are: {have}.")
         chosen = [by_step[step] for step in steps]
     else:
-        chosen = there[-(last or config.decode.average) :]
+        chosen = regular_checkpoints(run)[-(last or config.decode.average) :]
     target = output or run / "model.safetensors"
     average(chosen, target)
     return f"{target}: the average of {', '.join(path.name for path in chosen)}"
@@ -160,10 +167,10 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
         raise InputError(f"{what} is not the folder of a run (it has no config.json).")
     config = Config.load(kept if what.is_dir() else what, overrides)
     run = Path(config.run) if not what.is_dir() else what
-    sizes, known = _vocabularies(config, run)
-    model = build_model(config.model, *sizes, shared=config.data.shared_vocab)
-    cost = cost_of(model)
-    shape = config.model
+    source, target, shared, known = _vocabularies(config, run)
+    cost = cost_of(build_model(config.model, source, target, shared))
+    shape, two_sided = config.model, not config.language_model
+    decoder = {"decoder_method": shape.decoder_solver, "decoder_gamma": shape.decoder_gamma}
     checkpoints = list_checkpoints(run)
     return {
         "run": str(run),
@@ -172,13 +179,14 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
         **({"tableau": own.description} if (own := own_tableau(shape)) else {}),
         "gamma": shape.gamma,
         "field": shape.field,
-        "decoder_method": shape.decoder_solver,
+        **(decoder if two_sided else {}),
+        **unusual(shape),
         "layers": depth(config),
         "d_model": shape.d_model,
         "vocabulary": {
-            "source": sizes[0],
-            "target": sizes[1],
-            "known": "from the run" if known else "assumed from data.vocab_size; not prepared yet",
+            **({"source": source} if two_sided else {}),
+            "target": target,
+            "known": known,
         },
         "parameters": {
             "total": cost.parameters,
@@ -200,12 +208,14 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _vocabularies(config: Config, run: Path) -> tuple[tuple[int, int], bool]:
-    """The sizes of the vocabularies, and whether they are known or assumed."""
+def _vocabularies(config: Config, run: Path) -> tuple[int, int, bool, str]:
+    """The sizes of the vocabularies, whether they are one, and where that is known from."""
     if is_prepared(run):
         tokenizers = Tokenizers.load(run)
-        return (len(tokenizers.source), len(tokenizers.target)), True
-    return (config.data.vocab_size, config.data.vocab_size), False
+        sizes = len(tokenizers.source), len(tokenizers.target)
+        return *sizes, tokenizers.shared, "from the run"
+    size = expected_vocabulary(config.data.tokenizer, config.data.vocab_size)
+    return size, size, config.data.shared_vocab, "assumed; the text is not prepared yet"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ _WAYS_OUT = {
     "finite_number": "write a finite number",
     "string_type": "write text, in quotes",
     "string_too_short": "it cannot be empty",
+    "too_short": "it needs at least {min_length} of them",
     "list_type": 'write a list, text in it in quotes: ["a", "b"]',
     "model_type": "it is a section, so write its settings one by one below [{key}]",
     "literal_error": "choose {expected}",
@@ -51,7 +52,9 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     if not equals or not name:
         raise InputError(f"--set {override!r} is not of the form key=value, e.g. model.solver=rk4.")
     for section in sections:
-        inner: Any = values.setdefault(section, {})
+        if values.get(section) is None:  # JSON writes a section that is not there as null
+            values[section] = {}
+        inner: Any = values[section]
         if not isinstance(inner, dict):
             raise InputError(f"--set {override!r}: {section} is not a section of the config.")
         values = cast(dict[str, Any], inner)
@@ -65,18 +68,30 @@ def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
     mistake = min(mistakes, key=lambda found: found["type"] != "extra_forbidden")
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in mistake["loc"])[1:]
     if mistake["type"] == "extra_forbidden":
-        return _sentence(f"there is no setting {key}{_known_setting(key, known)}")
+        return sentence(f"there is no setting {key}{_known_setting(key, known)}")
     if mistake["type"] == "missing":
         section = any(name.startswith(f"{key}.") for name in known)
         return f"the {f'section [{key}]' if section else f'setting {key}'} is missing; add it."
     message = mistake["msg"].removeprefix("Value error, ")
     if mistake["type"] == "value_error":
-        return _sentence(f"{key}: {message}" if key else message)
+        return sentence(f"{key}: {message}" if key else message)
     known_way = _WAYS_OUT.get(mistake["type"], "").format(key=key, **mistake.get("ctx", {}))
+    if mistake["type"] == "list_type":
+        known_way = _list_wanted(key, mistake["input"], known_way)
     return f"{key} = {_shown(mistake['input'])} does not fit: {known_way or message.lower()}."
 
 
-def _sentence(text: str) -> str:
+def _list_wanted(key: str, value: Any, way_out: str) -> str:
+    """What to write where a list should stand, inside a list or on a command line."""
+    if key.endswith("]"):
+        way_out = f"{key.rpartition('[')[0]} is a list of rows, e.g. [[1]]"
+    if isinstance(value, str):  # ["1/2"] has become [1/2], which is no TOML
+        way_out += "; on a command line put '...' around the whole setting: shells eat quotes"
+    return way_out
+
+
+def sentence(text: str) -> str:
+    """The text with its full stop, unless it ends with a question."""
     return text if text.endswith("?") else f"{text}."
 
 

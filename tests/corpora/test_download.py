@@ -270,6 +270,14 @@ def test_an_interrupt_leaves_the_part(server: Any, tmp_path: Path) -> None:
     assert server.seen[-1].range == f"bytes={len(kept)}-"
 
 
+def test_a_system_without_locks_downloads_without(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "fcntl", None)
+    plan(server)
+    assert get(server, tmp_path).read_bytes() == CONTENT
+
+
 def test_two_processes_do_not_share_a_part(server: Any, tmp_path: Path) -> None:
     plan(server)
     with open(tmp_path / "a.bin.part", "ab") as other:

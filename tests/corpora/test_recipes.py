@@ -453,7 +453,9 @@ def test_test_sets_are_those_that_sacrebleu_names() -> None:
 def test_an_unknown_name_is_told() -> None:
     with pytest.raises(InputError, match="did you mean wmt14-en-de"):
         find_recipe("wmt14-ende")
-    with pytest.raises(InputError, match="there are wmt14-en-de, wmt14-en-fr"):
+    with pytest.raises(InputError, match=r"did you mean multi30k\?$"):
+        find_recipe("Multi30K")
+    with pytest.raises(InputError, match=r"there are wmt14-en-de, wmt14-en-fr.*-ro\.$"):
         find_recipe("flores")
 
 

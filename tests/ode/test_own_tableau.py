@@ -88,6 +88,8 @@ def test_what_is_not_a_number_is_refused_with_its_place(value: Any) -> None:
         ([["1/2"]], [1], "Row 1 .*strictly lower triangular"),
         ([[0, 1], [0, 0]], [0, 1], "Row 1 .*strictly lower triangular"),
         ([[1], [0, 1]], [0.333, 0.333, 0.333], 'add up to 1, not 999/1000; .* "1/3"'),
+        ([[1]], [0.33, 0.66], 'add up to 1, not 99/100; write fractions such as "1/3"'),
+        ([[1]], [0.5, 0.48], "add up to 1, not 49/50; .* gamma"),
         ([[1]], [1, 1], "add up to 1, not 2; .* gamma"),
         ([[1]], [0, 0], "add up to 1, not 0"),
     ],

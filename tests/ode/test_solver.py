@@ -333,3 +333,11 @@ def test_the_stages_of_a_method() -> None:
     assert stages_of("custom") is None
     assert tableau_of("custom", OWN) is OWN
     assert tableau_of("rk4", OWN) is TABLEAUX["rk4"]
+
+
+def test_every_stage_needs_a_weight() -> None:
+    solver = make_solver("rk4")
+    assert isinstance(solver, RungeKutta)
+    solver.b = solver.b[:3]
+    with pytest.raises(ValueError, match="zip"):
+        solver.step(field(), state())

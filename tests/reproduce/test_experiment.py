@@ -167,9 +167,9 @@ def test_the_wheel_is_told_to_carry_them() -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
-    with pytest.raises(InputError, match="did you mean methods"):
+    with pytest.raises(InputError, match=r"did you mean .*methods\?$"):
         find("method")
-    with pytest.raises(InputError, match=r"there are curves, .*smoke"):
+    with pytest.raises(InputError, match=r"there are curves, .*smoke.*[a-z]\.$"):
         find("xyzzy")
     with pytest.raises(InputError, match=r"nowhere\.toml"):
         find("nowhere.toml")
@@ -184,7 +184,7 @@ MISTAKES = {
     "a value for no column": ("{ one = 12.5 }", "{ on = 12.5 }", "'on' is no column"),
     "no folder name": ("[rows.rk2]", '[rows."r/k2"]', "'r/k2' names folders"),
     "no place on the axis": ('"bars"', '"lines"', "at, the place"),
-    "no seeds": ("seeds = [1]", "seeds = []", "seeds"),
+    "no seeds": ("seeds = [1]", "seeds = []", "seeds = [] does not fit: it needs at least 1"),
     "not TOML": ("[scales.small]", "[scales.small", "TOML"),
 }
 

@@ -252,3 +252,11 @@ def test_two_commands_do_not_work_in_one_folder(kutta: Kutta, folder: Path) -> N
         fcntl.flock(lock, fcntl.LOCK_EX)
         is_one_sentence(kutta("reproduce", "toy.toml"), "Another process", "toy-small")
     assert not (home / "runs").exists()
+
+
+def test_a_system_without_locks_works_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(execute, "fcntl", None)
+    with execute.sole_worker(tmp_path), execute.sole_worker(tmp_path) as handle:
+        assert handle

@@ -82,6 +82,13 @@ def test_the_table_sets_ours_beside_the_papers(plan_of: PlanOf, pretended: Prete
     assert " ".join(row.split()) == "RK2 12.25 ± 0.35 * +1.25 12.50 * +2.50 2 of 3 1.2M"
 
 
+def test_a_bar_in_a_name_is_no_border(plan_of: PlanOf, pretended: Pretended) -> None:
+    plan = plan_of(('name = "RK2"', 'name = "RK2 |F|"'), ('"1 layer"', '"1 | layer"'))
+    markdown = as_markdown(report_of(plan, pretended(plan, SCORES)), "")
+    assert r"| RK2 \|F\| | **" in markdown
+    assert r"| 1 \| layer | chrF2, ours |" in markdown
+
+
 def test_lower_may_be_better_and_neither_may_be(plan_of: PlanOf, pretended: Pretended) -> None:
     plan = plan_of(('"higher"', '"lower"'))
     scores = {"residual-one-s1": 10.0, "rk2-one-s1": 12.0}

@@ -10,6 +10,7 @@ from rich.console import Console
 from kutta.config import Config
 from kutta.errors import InputError
 from kutta.model.weights import read_tensors
+from kutta.training.folder import open_run, prepare_run
 from kutta.training.report import read_metrics
 from kutta.training.run import plan_of, train
 
@@ -71,8 +72,14 @@ def test_a_grown_model_keeps_the_vocabulary_of_the_shallow_one(
     ("changes", "complaint"),
     [
         (("model.encoder_layers=2", "train.grow_from='no/run'"), "not a finished run"),
-        (("model.d_model=12", "train.grow_from='{shallow}'"), "but the config asks for"),
-        (("model.field=macaron", "train.grow_from='{shallow}'"), "lacks the tensor"),
+        (("train.grow_from='{grown}'",), "this run itself"),
+        (("data.shared_vocab=false", "train.grow_from='{shallow}'"), "shared_vocab"),
+        (("model.heads=4", "train.grow_from='{shallow}'"), r"model\.heads"),
+        (
+            ("model.d_model=12", "train.grow_from='{shallow}'"),
+            r"d_model is 8 there and 12 here",
+        ),
+        (("model.field=macaron", "train.grow_from='{shallow}'"), "nothing to grow"),
     ],
 )
 def test_a_run_that_cannot_be_grown_from_is_told(
@@ -84,9 +91,38 @@ def test_a_run_that_cannot_be_grown_from_is_told(
 ) -> None:
     shallow = configure(f"run='{tmp_path / 'shallow'}'", "train.max_steps=1")
     train(shallow, console=silent)
-    changes = tuple(change.format(shallow=shallow.run) for change in changes)
+    grown = tmp_path / "grown"
+    changes = tuple(change.format(shallow=shallow.run, grown=grown) for change in changes)
+    config = configure(f"run='{grown}'", *changes)
     with pytest.raises(InputError, match=complaint):
-        train(configure(f"run='{tmp_path / 'grown'}'", *changes), console=silent)
+        train(config, console=silent)
+
+
+def test_a_wrong_growth_throws_nothing_away(
+    configure: Configure, silent: Console, tmp_path: Path
+) -> None:
+    trained = configure("train.max_steps=1")
+    train(trained, console=silent)
+    before = sorted(path.name for path in Path(trained.run).rglob("*"))
+    for wrong in (trained.run, tmp_path / "no-run"):
+        with pytest.raises(InputError, match=r"train\.grow_from"):
+            train(configure(f"train.grow_from='{wrong}'"), overwrite=True, console=silent)
+    with pytest.raises(InputError, match=r"train\.grow_from"):
+        plan_of(configure(f"run='{tmp_path / 'new'}'", f"train.grow_from='{tmp_path / 'no'}'"))
+    assert sorted(path.name for path in Path(trained.run).rglob("*")) == before
+
+
+def test_a_text_prepared_with_another_vocabulary_is_not_grown_on(
+    configure: Configure, silent: Console, tmp_path: Path
+) -> None:
+    shallow = configure(f"run='{tmp_path / 'shallow'}'", "train.max_steps=1")
+    train(shallow, console=silent)
+    deep = configure("model.encoder_layers=2", f"train.grow_from='{shallow.run}'")
+    prepare_run(deep, open_run(deep))
+    vocabulary = Path(deep.run) / "vocab.txt"
+    vocabulary.write_text(vocabulary.read_text().replace("cato", "gato"))
+    with pytest.raises(InputError, match="another vocabulary"):
+        train(deep, console=silent)
 
 
 def test_admin_profiles_once_and_resumes_exactly(
@@ -155,3 +191,16 @@ def test_every_kind_of_model_resumes_exactly(
     first, second = (read_tensors(Path(c.run) / "model.safetensors") for c in (whole, part))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_line_of_the_method_names_both_sides(configure: Configure) -> None:
+    own = "model.tableau={a=[['1/2']],b=[0,1]}"
+    plan = plan_of(configure("model.decoder_solver=custom", own, "model.layer_drop=0.1"))
+    assert "euler, gamma tableau, field san+ffn, decoder custom (2 stages, order 2)" in plan
+    assert "layer_drop 0.1" in plan
+
+
+def test_a_dry_run_refuses_what_the_training_would(configure: Configure, silent: Console) -> None:
+    train(configure(), console=silent)
+    with pytest.raises(InputError, match=r"model\.solver"):
+        plan_of(configure("model.solver=rk4"))

@@ -103,6 +103,11 @@ def test_sampling_follows_from_seed_and_number_alone(trained: Config) -> None:
     assert len(writer.write(count=2)) == 2
 
 
+def test_a_prompt_of_unknown_words_is_refused(trained: Config) -> None:
+    with pytest.raises(InputError, match="does not know the word 'Zebra'"):
+        Writer.load(trained.run).write("treeo Zebra")
+
+
 @pytest.mark.parametrize(("count", "length"), [(0, 5), (1, 0)])
 def test_nothing_to_write_is_told(trained: Config, count: int, length: int) -> None:
     with pytest.raises(InputError, match="at least 1"):
@@ -126,6 +131,8 @@ def test_the_plan_and_the_facts_are_those_of_a_language_model(trained: Config) -
     assert "train, valid; bb" in plan_of(trained)
     facts = describe(Path(trained.run), [])
     assert facts["layers"] == "1"
+    assert "decoder_method" not in facts
+    assert set(facts["vocabulary"]) == {"target", "known"}
     assert facts["parameters"]["encoder"] == 0
     assert facts["multiply_adds"]["per_source_token"] == 0
 

@@ -41,7 +41,7 @@ class Subject:
         sources, targets = zip(*self.pairs, strict=True)
         return {
             "run": self.run.resolve().name,
-            "signature": run_signature(self.config),
+            "signature": run_signature(self.config, self.run),
             "method": self.config.model.solver,
             "gamma": self.config.model.gamma,
             "field": self.config.model.field,

@@ -7,10 +7,15 @@ import sys
 import warnings
 from typing import Any
 
-# each module adds its commands to the app
-from kutta.cli import analyze, data, reproduce, run, sample
 from kutta.cli.app import app
 from kutta.errors import InputError
+
+# Each module adds its commands to the app, in the order in which `kutta --help` lists them.
+from kutta.cli import run  # isort: skip
+from kutta.cli import sample  # isort: skip
+from kutta.cli import data  # isort: skip
+from kutta.cli import analyze  # isort: skip
+from kutta.cli import reproduce  # isort: skip
 
 __all__ = ["analyze", "app", "data", "main", "reproduce", "run", "sample"]
 

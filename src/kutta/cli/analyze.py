@@ -31,7 +31,7 @@ def analyze(
     ] = None,
     bleu: Annotated[bool, typer.Option("--bleu", help="for inference: translate too")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="folder to write to", show_default="RUN/analysis")
+        Path | None, typer.Option(help="folder to write to", show_default="analysis in the run")
     ] = None,
     device: Device = "auto",
     json: AsJson = False,

@@ -48,13 +48,14 @@ def prepare(
     `kutta train` does this by itself where it is missing. --overwrite makes the store anew and
     touches nothing else of the run.
     """
-    from kutta.training.folder import open_run, prepare_run, prepared_report
+    from kutta.training.folder import alone, open_run, prepare_run, prepared_report
 
     settings = Config.load(config, set or ())
-    if overwrite:
-        remove(Path(settings.run) / "store")
-    run = open_run(settings)
-    report = prepare_run(settings, run)
+    with alone(Path(settings.run)):
+        run = open_run(settings)
+        if overwrite:
+            remove(run / "store")
+        report = prepare_run(settings, run)
     if json:
         print_json(prepared_report(run))
     elif report is None:
@@ -225,7 +226,7 @@ def average(
         Path | None, typer.Option(help="file to write", show_default="the run's model.safetensors")
     ] = None,
 ) -> None:
-    """Average checkpoints into one model, e.g. to try another number than decode.average."""
+    """Average checkpoints into one model, to try another number than decode.average."""
     from kutta.commands import average_run
 
     typer.echo(average_run(run, last, step or [], output))

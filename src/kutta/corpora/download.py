@@ -1,6 +1,5 @@
 """Downloads that go on where they stopped: a part is never thrown away, an end is never guessed."""
 
-import fcntl
 import json
 import os
 import re
@@ -10,6 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 import requests
 from urllib3.exceptions import HTTPError as TransportError
@@ -200,7 +204,9 @@ def _reason(error: Exception, silence: float) -> str:
 
 
 def _lock(file: BinaryIO, part: Path) -> None:
-    """Two processes must not append to the same part."""
+    """Two processes must not append to the same part; where the system has no locks, trust."""
+    if fcntl is None:
+        return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -1,12 +1,12 @@
 """Named public corpora as data: which texts they are made of, how they are cleaned and split."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kutta.corpora.sources import SOURCES, Source
 from kutta.errors import InputError
+from kutta.mistakes import sentence, suggest
 
 
 class Member(NamedTuple):
@@ -265,7 +265,5 @@ RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _RECIPES}
 def find_recipe(name: str) -> Recipe:
     """The recipe of this name."""
     if name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(RECIPES)}."
-        raise InputError(f"There is no recipe for {name!r}; {hint}")
+        raise InputError(sentence(f"There is no recipe for {name!r}{suggest(name, [*RECIPES])}"))
     return RECIPES[name]

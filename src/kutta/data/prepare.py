@@ -20,12 +20,13 @@ class Tally:
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter[str])
     cut: int = 0
+    what: str = "pairs"  # or lines, of a language model
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.dropped.most_common())
         dropped = f"; dropped: {reasons}" if reasons else ""
         cut = f", {self.cut:,} sources cut" if self.cut else ""
-        return f"{self.read:,} pairs read{cut}, {self.kept:,} kept{dropped}"
+        return f"{self.read:,} {self.what} read{cut}, {self.kept:,} kept{dropped}"
 
     def to_dict(self) -> dict[str, Any]:
         counts = {"read": self.read, "cut": self.cut, "kept": self.kept}
@@ -43,8 +44,9 @@ class Report:
     shared_vocab: bool
 
     def __str__(self) -> str:
+        shared = ", shared" if self.train.what == "pairs" else ""
         vocabulary = (
-            f"{self.source_vocab:,} tokens, shared"
+            f"{self.source_vocab:,} tokens{shared}"
             if self.shared_vocab
             else f"{self.source_vocab:,} source tokens, {self.target_vocab:,} target tokens"
         )
@@ -66,6 +68,15 @@ def cut_sources(pairs: Iterable[Pair], tally: Tally, max_source: int) -> Iterato
         cut = max_source > 0 and len(source) > max_source
         tally.cut += cut
         yield (source[:max_source] if cut else source), target
+
+
+# Taken to be the words of split text before it is read: those of PTB, and Multi30k's merges.
+_SPLIT_VOCABULARY = 10_000
+
+
+def expected_vocabulary(tokenizer: Literal["bpe", "split"], vocab_size: int) -> int:
+    """How many tokens to expect before the text is prepared, for an estimate."""
+    return vocab_size if tokenizer == "bpe" else _SPLIT_VOCABULARY
 
 
 def filter_pairs(
@@ -122,7 +133,8 @@ def prepare(
         tokenizers = learn_tokenizers(
             folder, train, source, target, tokenizer, vocab_size, shared_vocab, dictionaries
         )
-    of_train, of_valid = Tally(), Tally()
+    what = "pairs" if source else "lines"
+    of_train, of_valid = Tally(what=what), Tally(what=what)
     train_pairs = _encoded(read_pairs(folder, train, source, target), tokenizers)
     valid_pairs = _encoded(read_pairs(folder, valid, source, target), tokenizers)
     train_pairs = cut_sources(train_pairs, of_train, max_source)

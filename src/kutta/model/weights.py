@@ -56,13 +56,13 @@ def own_tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(unique.values())
 
 
-def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write named tensors to `path`, atomically."""
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, origin: str = "") -> None:
+    """Write named tensors to `path`, atomically; `origin` is a word on where they come from."""
     # One entry of metadata only: safetensors writes several in a random order, and equal weights
     # should be equal files.
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
-        temporary.write_bytes(save(ready, metadata={"kutta": __version__}))
+        temporary.write_bytes(save(ready, metadata={"kutta": f"{__version__} {origin}".strip()}))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -71,6 +71,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise _unreadable(path, error) from error
+
+
+def read_origin(path: Path) -> str:
+    """Where the tensors of a file come from, such as "average:5"; empty where it does not say."""
+    try:
+        with cast(Any, safe_open)(path, framework="pt") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise _unreadable(path, error) from error
+    return metadata.get("kutta", "").partition(" ")[2]
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -157,7 +157,7 @@ class PolyNet(Solver):
 
 def _combine(y: Tensor, weights: Weights, terms: list[Tensor]) -> Tensor:
     """y + sum_i weights_i terms_i; zero weights cost nothing and unit weights stay exact."""
-    for weight, term in zip(weights, terms, strict=False):
+    for weight, term in zip(weights, terms, strict=True):
         if isinstance(weight, Tensor):
             y = torch.addcmul(y, weight, term)
         elif weight == 1.0:

@@ -114,8 +114,9 @@ class ButcherTableau:
                 f"entries below the diagonal, but a has rows of {widths}."
             )
         if sum(self.b) != 1:
-            rounded = abs(sum(self.b) - 1) < Fraction(1, 100)
-            advice = 'write rounded ones as "1/3"' if rounded else "for other weights see gamma"
+            # Cut after two digits or more, each is off by less than a hundredth.
+            rounded = abs(sum(self.b) - 1) < Fraction(len(self.b), 100)
+            advice = 'write fractions such as "1/3"' if rounded else "for other weights see gamma"
             raise InputError(
                 f"The weights b = [{', '.join(map(str, self.b))}] of a tableau must add up to 1, "
                 f"not {sum(self.b)}; {advice}."

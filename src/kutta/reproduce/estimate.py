@@ -12,10 +12,10 @@ from functools import cache
 import torch
 
 from kutta.config import Config, ModelConfig
+from kutta.data.prepare import expected_vocabulary
 from kutta.model.arithmetic import Cost, cost_of
 from kutta.model.build import build_model
 
-SPLIT_VOCABULARY = 10_000  # assumed for text that is already split: PTB's, and Multi30k's merges
 GPU_RATE = 40e12  # FLOP/s assumed of a V100- or A100-class GPU in mixed precision, sustained
 CPU_SHARE = 0.5  # of the large matrix product's rate that training a small model reaches here
 _BACKWARD_TOO, _FLOP = 3, 2
@@ -39,7 +39,7 @@ class Estimate:
 def estimate(config: Config) -> Estimate:
     """The cost of training a config."""
     settings = config.train
-    size = config.data.vocab_size if config.data.tokenizer == "bpe" else SPLIT_VOCABULARY
+    size = expected_vocabulary(config.data.tokenizer, config.data.vocab_size)
     cost = _cost(config.model.model_dump_json(), size, config.data.shared_vocab)
     tokens = settings.max_steps * settings.accumulate * settings.batch_tokens
     per_token = cost.per_source_token + cost.per_target_token

@@ -1,6 +1,5 @@
 """Making the runs of a plan: one after another here, or several side by side as processes."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +13,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 from rich.console import Console
 
@@ -59,6 +63,8 @@ def sole_worker(folder: Path) -> Generator[int]:
 
 
 def _lock(handle: int, folder: Path) -> None:
+    if fcntl is None:
+        return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

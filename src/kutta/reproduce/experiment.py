@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from kutta.config import Section
 from kutta.errors import InputError
-from kutta.mistakes import first_mistake, suggest
+from kutta.mistakes import first_mistake, sentence, suggest
 
 ScaleName = Literal["paper", "small"]
 # Scores of the test set come from evaluation; the last two are read off the log of the training.
@@ -199,12 +199,9 @@ def find(name: str) -> Path:
         return Path(name)
     known = available()
     if name not in known:
-        raise InputError(f"There is no experiment {name!r}{_ended(suggest(name, [*known, 'all']))}")
+        near = suggest(name, [*known, "all"])
+        raise InputError(sentence(f"There is no experiment {name!r}{near}"))
     return known[name]
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith("?") else f"{text}."
 
 
 def _preset(template: str, words: dict[str, str], where: Path) -> Path:

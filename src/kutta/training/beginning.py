@@ -8,10 +8,16 @@ from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.model.grow import grow
 from kutta.model.initialise import profile_admin
-from kutta.model.weights import fill, read_tensors
+from kutta.model.weights import fill, own_tensors, read_tensors
 from kutta.training.loop import Trainer
+from kutta.translate.loading import WEIGHTS, vocabulary_of
 
-WEIGHTS = "model.safetensors"
+# A grown model takes over the shallow one's vocabulary and widths: these must be the same in both.
+_KEPT = (
+    *("data.source", "data.target", "data.tokenizer", "data.vocab_size", "data.vocabulary"),
+    *("data.shared_vocab", "model.d_model", "model.ffn", "model.heads"),
+    "model.relative_positions",
+)
 
 
 def begin(trainer: Trainer, config: Config, stream: BatchStream) -> None:
@@ -20,29 +26,59 @@ def begin(trainer: Trainer, config: Config, stream: BatchStream) -> None:
     Both follow from settings, files and the first batch alone, so beginning again is the same.
     """
     if config.train.grow_from:
-        shallow = Path(config.train.grow_from)
-        settings = _settings_of(shallow).model
-        depths = {"encoder": settings.encoder_layers, "decoder": settings.decoder_layers}
-        grown = grow(read_tensors(shallow / WEIGHTS), depths, trainer.model)
-        fill(trainer.model, grown, f"{shallow / WEIGHTS}, grown,")
+        _grow(trainer, config)
     elif config.model.init == "admin":
         batch = stream.take(0).to(trainer.device)
         profile_admin(trainer.model, batch.source, batch.target_in)
 
 
-def shallow_tokenizers(config: Config) -> Tokenizers | None:
-    """The vocabulary to keep: that of the run to grow from; None where there is none."""
+def check_shallow(config: Config) -> None:
+    """Refuse a train.grow_from that cannot be grown from, before anything is done or removed."""
     if not config.train.grow_from:
-        return None
+        return
     shallow = Path(config.train.grow_from)
-    _settings_of(shallow)
-    return Tokenizers.load(shallow)
-
-
-def _settings_of(shallow: Path) -> Config:
+    if shallow.resolve() == Path(config.run).resolve():
+        raise InputError("train.grow_from is this run itself; name a shallower, finished one.")
     if not (shallow / WEIGHTS).is_file() or not (shallow / "config.json").is_file():
         raise InputError(
             f"train.grow_from = {str(shallow)!r} is not a finished run (with {WEIGHTS}); "
             "train the shallow model first, or leave the setting out."
         )
-    return Config.load(shallow / "config.json")
+    before = Config.load(shallow / "config.json")
+    for key in _KEPT:
+        there, here = before.value(key), config.value(key)
+        if there != here:
+            raise InputError(
+                f"The model of {shallow} cannot be grown from, because {key} is {there!r} there "
+                f"and {here!r} here; a grown model may differ in depth and method only."
+            )
+    for name in ("encoder", "decoder"):
+        few, many = (c.value(f"model.{name}_layers") for c in (before, config))
+        if few and many % few:
+            raise InputError(
+                f"The {name} cannot grow from {few} to {many} layers, which is no multiple; change "
+                f"model.{name}_layers or leave train.grow_from out."
+            )
+
+
+def shallow_tokenizers(config: Config) -> Tokenizers | None:
+    """The vocabulary to keep: that of the run to grow from; None where there is none."""
+    return Tokenizers.load(Path(config.train.grow_from)) if config.train.grow_from else None
+
+
+def _grow(trainer: Trainer, config: Config) -> None:
+    run, shallow = Path(config.run), Path(config.train.grow_from)
+    if vocabulary_of(run) != vocabulary_of(shallow):
+        raise InputError(
+            f"The text in {run} was prepared with another vocabulary than that of {shallow}; make "
+            "it anew with `kutta prepare CONFIG --overwrite`."
+        )
+    model = Config.load(shallow / "config.json").model
+    depths = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
+    grown = grow(read_tensors(shallow / WEIGHTS), depths, trainer.model)
+    if missing := own_tensors(trainer.model).keys() - grown.keys():
+        raise InputError(
+            f"The model of {shallow} has nothing to grow {min(missing)} from; a grown model may "
+            "have another depth and method, but no parameters of another kind."
+        )
+    fill(trainer.model, grown, f"the model grown from {shallow}")

@@ -1,10 +1,12 @@
 """The model card of a run."""
 
 from pathlib import Path
+from typing import Any
 
 from kutta import __version__
 from kutta.config import Config, ModelConfig
 from kutta.model.build import own_tableau
+from kutta.ode.solver import CUSTOM
 from kutta.training.loop import Trainer
 from kutta.training.validate import Validation
 
@@ -58,22 +60,31 @@ def depth(config: Config) -> str:
 
 
 # Settings of the model that are named with the method wherever they are not the usual ones.
+_PLAIN = ("euler", "tableau")
 _UNUSUAL = ("replicate", "norm", "init", "share_gamma", "share_layers", "layer_drop")
 
 
 def method_of(model: ModelConfig) -> str:
     """The method in a line: solver, weights, field, the order of one's own tableau, what else."""
     own = own_tableau(model)
-    usual = ModelConfig.model_fields
+
+    def named(method: str) -> str:
+        return f"{method} ({own.description})" if own and method == CUSTOM else method
+
+    other = (model.decoder_solver, model.decoder_gamma)
     return ", ".join(
         [
-            model.solver if own is None else f"{model.solver} ({own.description})",
+            named(model.solver),
             f"gamma {model.gamma}",
             f"field {model.field}",
-            *(
-                f"{name} {str(getattr(model, name)).lower()}"
-                for name in _UNUSUAL
-                if getattr(model, name) != usual[name].default
-            ),
+            *([f"decoder {named(other[0])}, gamma {other[1]}"] if other != _PLAIN else []),
+            *(f"{name} {str(value).lower()}" for name, value in unusual(model).items()),
         ]
     )
+
+
+def unusual(model: ModelConfig) -> dict[str, Any]:
+    """The settings beside the method that are not the usual ones."""
+    usual = ModelConfig.model_fields
+    values = {name: getattr(model, name) for name in _UNUSUAL}
+    return {name: value for name, value in values.items() if value != usual[name].default}

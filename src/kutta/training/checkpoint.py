@@ -141,7 +141,7 @@ def average(paths: Sequence[Path], out: Path) -> None:
         for name, tensor in weights.items():
             total[name] += tensor.double()
     mean = {name: (tensor / len(files)).to(first[name].dtype) for name, tensor in total.items()}
-    write_tensors(mean, out)
+    write_tensors(mean, out, origin=f"average:{len(files)}")
 
 
 def _optimizer_tensors(trainer: Trainer) -> dict[str, Tensor]:

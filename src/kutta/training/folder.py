@@ -18,7 +18,7 @@ from kutta.data.prepare import Report, prepare
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import remove, write_json, write_text
-from kutta.training.beginning import shallow_tokenizers
+from kutta.training.beginning import check_shallow, shallow_tokenizers
 from kutta.training.checkpoint import FOLDER as CHECKPOINTS
 from kutta.training.checkpoint import list_checkpoints
 
@@ -56,28 +56,39 @@ def open_run(config: Config, overwrite: bool = False) -> Path:
     kept = run / "config.json"
     if run.exists() and not _is_ours(run):
         raise _foreign(run)
+    if overwrite or not list_checkpoints(run):
+        check_shallow(config)
     if run.exists() and overwrite:
         check_text(config.data, [config.data.train, config.data.valid])
         for path in run.iterdir():
             if path != kept:  # stays until it is replaced: half-emptied, this is still a run
                 remove(path)
-    if kept.is_file():
-        # What is already there decides what may still change: text settings until the text is
-        # prepared, all others until the first checkpoint.
-        begun = bool(list_checkpoints(run))
-        sections = ["data"] if is_prepared(run) or begun else []
-        sections += ["model", "train"] if begun else []
-        difference = Config.load(kept).conflict(config, sections)
-        if difference:
-            raise InputError(
-                f"{run} holds a run of another config ({difference}); choose another run, or "
-                "add --overwrite to throw that one away and begin anew."
-            )
+    check_same(config)
     for folder in (run, run / "store", run / CHECKPOINTS):
         for leftover in list(folder.glob(".*.tmp")):  # of a process that was killed
             remove(leftover)
     write_text(kept, config.to_json())
     return run
+
+
+def check_same(config: Config) -> None:
+    """Refuse a run that was begun with other settings.
+
+    What is already there decides what may still change: text settings until the text is prepared,
+    all others until the first checkpoint.
+    """
+    run = Path(config.run)
+    if not (run / "config.json").is_file():
+        return
+    begun = bool(list_checkpoints(run))
+    sections = ["data"] if is_prepared(run) or begun else []
+    sections += ["model", "train"] if begun else []
+    difference = Config.load(run / "config.json").conflict(config, sections)
+    if difference:
+        raise InputError(
+            f"{run} holds a run of another config ({difference}); choose another run, or "
+            "add --overwrite to throw that one away and begin anew."
+        )
 
 
 def is_prepared(run: Path) -> bool:

@@ -20,7 +20,7 @@ from kutta.files import write_text
 from kutta.metrics import Score
 from kutta.model import TextModel, TranslationModel
 from kutta.model.build import build_model
-from kutta.training.beginning import begin
+from kutta.training.beginning import begin, check_shallow
 from kutta.training.card import direction, method_of, model_card
 from kutta.training.checkpoint import (
     Progress,
@@ -31,7 +31,7 @@ from kutta.training.checkpoint import (
     resume,
     save_checkpoint,
 )
-from kutta.training.folder import alone, check_text, is_prepared, open_run, prepare_run
+from kutta.training.folder import alone, check_same, check_text, is_prepared, open_run, prepare_run
 from kutta.training.loop import Trainer, fit, make_trainer
 from kutta.training.report import Reporter, last_validation
 from kutta.training.stopping import asked_to_stop
@@ -107,6 +107,9 @@ def plan_of(config: Config) -> str:
     data, model, settings, run = config.data, config.model, config.train, Path(config.run)
     check_text(data, [data.train, data.valid, *data.test])
     done = list_checkpoints(run)
+    check_same(config)
+    if not done:
+        check_shallow(config)
     beginning = f"go on from {done[-1].name}" if done else "start"
     return "\n".join(
         [

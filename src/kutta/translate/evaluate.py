@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from kutta import __version__
-from kutta.config import Config, DataConfig
+from kutta.config import Config, DataConfig, DecodeConfig
 from kutta.data.corpus import read_pairs
 from kutta.data.tokenizer import join_pieces
 from kutta.errors import InputError
 from kutta.files import write_text
 from kutta.metrics import Score, chrf, moses_languages, sacre_bleu, tokenized_bleu
+from kutta.model.weights import read_origin
+from kutta.translate.loading import WEIGHTS, home_of
 from kutta.translate.translator import Options, Translator
 
 
@@ -44,16 +46,24 @@ def evaluate(
 ) -> list[Evaluation]:
     """Score test sets (those of the config where none are named); data.dir tells where they are."""
     options = options or {}
-    config = Config.load(run / "config.json")
+    home = home_of(run)
+    signature = run_signature(Config.load(home / "config.json"), run)
     results: list[Evaluation] = []
     for name, pairs in test_texts(data, tests).items():
         found = translator.translate([source for source, _ in pairs], **options)
         references = reference_texts([target for _, target in pairs], data)
-        path = run / "hypotheses" / f"{Path(name).name}.{data.target}"
+        path = _hypotheses(run, home) / f"{Path(name).name}.{data.target}"
         write_text(path, "".join(line + "\n" for line in found))
         scores = score_texts(found, references, data)
-        results.append(Evaluation(name, len(pairs), scores, path, _signature(config, options)))
+        searched = f"{signature}|{_search_signature(translator.config, options)}"
+        results.append(Evaluation(name, len(pairs), scores, path, searched))
     return results
+
+
+def _hypotheses(run: Path, home: Path) -> Path:
+    """Where translations are kept: in the run, also for its checkpoints, which come and go."""
+    folder = home / "hypotheses"
+    return folder if run.absolute() == home.absolute() else folder / run.absolute().name
 
 
 def test_texts(data: DataConfig, tests: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
@@ -88,17 +98,15 @@ def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: Data
     return score(hypotheses, reference_texts(references, data))
 
 
-def run_signature(config: Config) -> str:
-    """What every score of a run depends on."""
-    return (
-        f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|"
-        f"average:{config.decode.average}"
-    )
+def run_signature(config: Config, run: Path) -> str:
+    """What every score of a run, or of one of its checkpoints, depends on."""
+    made = read_origin(run / WEIGHTS) or f"average:{config.decode.average}"
+    if run.parent.name == "checkpoints":
+        made = f"step:{int(run.name.rpartition('-')[2])}"
+    return f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|{made}"
 
 
-def _signature(config: Config, options: Options) -> str:
-    decode = config.decode
+def _search_signature(decode: DecodeConfig, options: Options) -> str:
     beam = options.get("beam") or decode.beam
     penalty = options.get("length_penalty")
-    penalty = decode.length_penalty if penalty is None else penalty
-    return f"{run_signature(config)}|beam:{beam}|penalty:{penalty:g}"
+    return f"beam:{beam}|penalty:{decode.length_penalty if penalty is None else penalty:g}"

@@ -38,7 +38,7 @@ def load_models(
         raise InputError("There is no model to translate with; give at least one run.")
     homes = [home_of(folder) for folder in folders]
     for home in homes[1:]:
-        if home != homes[0] and _vocabulary(home) != _vocabulary(homes[0]):
+        if home != homes[0] and vocabulary_of(home) != vocabulary_of(homes[0]):
             raise InputError(
                 f"{home} and {homes[0]} have different vocabularies, so their models cannot "
                 "translate together; give runs that were prepared with the same vocabulary."
@@ -82,7 +82,7 @@ def home_of(folder: Path) -> Path:
     )
 
 
-def _vocabulary(home: Path) -> dict[str, bytes]:
+def vocabulary_of(home: Path) -> dict[str, bytes]:
     """The contents of the tokenizer files of a run, by name."""
     files = [*home.glob("tokenizer*.model"), *home.glob("vocab*.txt")]
     return {file.name: file.read_bytes() for file in files}

@@ -31,7 +31,7 @@ class Sampling:
             (
                 not 0.0 < self.temperature < math.inf,
                 f"temperature = {self.temperature} cannot be; it must be above 0 (for the "
-                "likeliest translation, search with beam = 1)",
+                "likeliest tokens, take top_k = 1)",
             ),
             (self.top_k < 0, f"top_k = {self.top_k} is negative; 0 keeps all tokens"),
             (

@@ -6,7 +6,7 @@ from typing import Self
 
 import torch
 
-from kutta.data.tokenizer import Tokenizer
+from kutta.data.tokenizer import UNK, Tokenizer
 from kutta.errors import InputError
 from kutta.model import LanguageModel
 from kutta.translate.loading import choose_device, load_language_model
@@ -44,6 +44,12 @@ class Writer:
             if value < 1:
                 raise InputError(f"{name} = {value} asks for nothing; it must be at least 1.")
         ids = self.tokenizer.encode(prompt)
+        if UNK in ids:
+            word = next(w for w in prompt.split() if UNK in self.tokenizer.encode(w))
+            raise InputError(
+                f"The model does not know the word {word!r}, so no text can begin with it; write "
+                "the prompt in words of its vocabulary (vocab.txt in its folder)."
+            )
         texts: list[str] = []
         for numbers in _groups(count):
             prompts = torch.tensor([ids] * len(numbers), dtype=torch.long, device=self.device)
