@@ -84,7 +84,7 @@ def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
 def _list_wanted(key: str, value: Any, way_out: str) -> str:
     """What to write where a list should stand, inside a list or on a command line."""
     if key.endswith("]"):
-        way_out = f"{key.rpartition('[')[0]} is a list of rows, e.g. [[1]]"
+        return f"{key.rpartition('[')[0]} is a list of rows, e.g. [[1]]"
     if isinstance(value, str):  # ["1/2"] has become [1/2], which is no TOML
         way_out += "; on a command line put '...' around the whole setting: shells eat quotes"
     return way_out

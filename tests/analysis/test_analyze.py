@@ -10,8 +10,9 @@ import pytest
 from matplotlib import pyplot
 from rich.console import Console
 
-from kutta.analysis import figures
+from kutta.analysis import figures, tables
 from kutta.analysis.analyze import ANALYSES, Request, analyze
+from kutta.analysis.blocks import measure_blocks
 from kutta.analysis.observe import stacks_of
 from kutta.analysis.subject import load_subject
 from kutta.cli import main
@@ -86,6 +87,9 @@ def test_the_store_serves_where_the_text_has_gone(make_run: MakeRun) -> None:
         ({"what": ["trunkation"]}, "did you mean truncation"),
         ({"what": ["weather"]}, "there are truncation, blocks, gradients, inference"),
         ({"methods": ["leapfrgo"]}, "did you mean leapfrog"),
+        ({"methods": ["custom"]}, "'custom' needs a tableau"),
+        ({"what": ["blocks"], "methods": ["rk4"]}, "--method is for the analysis inference"),
+        ({"what": ["blocks"], "bleu": True}, "--bleu is for the analysis inference"),
         ({"sentences": 0}, "at least 1"),
         ({"test": "nothing"}, "There is no nothing.xx"),
         ({"data_dir": "nowhere"}, "There is no folder nowhere"),
@@ -123,6 +127,75 @@ def test_what_is_no_ode_is_left_out_or_refused(
     assert "left out: truncation, inference" in shown.getvalue()
     with pytest.raises(InputError, match="no step of an ODE"):
         analyze(Request(run, ["truncation"]), QUIET)
+    with pytest.raises(InputError, match=r"'inference' needs .* no step of an ODE"):
+        analyze(Request(run, methods=["rk4"]), QUIET)
+
+
+def test_post_norm_blocks_cover_no_time(make_subject: MakeSubject) -> None:
+    result = measure_blocks(make_subject(sentences=1, solver="euler", norm="post"), no_track)
+    assert {row["time"] for row in result["rows"]} == {None}
+    (figure, table, *_) = figures.draw_blocks(result), *tables.blocks_tables(result)
+    figure.canvas.draw()
+    pyplot.close(figure)
+    assert set(table.columns[1].cells) == {"-"}
+
+
+def test_a_method_that_cannot_be_is_refused_before_anything_is_measured(make_run: MakeRun) -> None:
+    run = make_run(solver="rk2", field="san/ffn")
+    with pytest.raises(InputError, match="leapfrog needs the placement"):
+        analyze(Request(run, ["gradients", "inference"], methods=["rk4", "leapfrog"]), QUIET)
+    assert not (run / "analysis").exists()
+
+
+def test_a_checkpoint_is_told_of_in_its_run(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old checkpoints are thrown away, and all that is in them."""
+    monkeypatch.setattr(figures, "save_figure", lambda *_: [])
+    run = make_run()
+    step = run / "checkpoints" / "step-8"
+    step.mkdir(parents=True)
+    (run / "model.safetensors").rename(step / "model.safetensors")
+    analyze(Request(step, ["gradients"], sentences=1), QUIET)
+    assert (run / "analysis" / "step-8" / "gradients.json").is_file()
+    assert [path.name for path in step.iterdir()] == ["model.safetensors"]
+
+
+WIDE: dict[str, dict[str, Any]] = {
+    "truncation": {"view": "block", "method": "own", "span": 1.9876, "error": 1.2e-5}
+    | {"order": -10.24, "sentences": 1},
+    "blocks": {"time": 1.9876, "state": 1234.56, "relative_step": 12.3456}
+    | {"stages": [1.23e-5] * 5, "cosine_to_first": [1.0, *[-1.23e-4] * 4]}
+    | {"coefficients": {"gamma": [-0.234] * 5, "gamma_deviation": [1.23e-5] * 5}},
+    "gradients": {"state": 1.234e-7, "parameters": 1.234e-7},
+    "inference": {"method": "three-eighths", "substeps": 4, "time": "own", "seconds": 1234.5}
+    | {
+        "evaluations": {"decoder": 16.333},
+        "multiply_adds": 16.0,
+        "perplexity": 5e21,
+        "bleu": 12.34,
+    },
+}
+
+
+@pytest.mark.parametrize("width", [80, 40])
+@pytest.mark.parametrize("name", WIDE)
+def test_no_number_is_cut(name: str, width: int) -> None:
+    """At 80 columns the widest tables fit; with fewer they go over the edge."""
+    row = {"stack": "decoder", "layer": 12, "sublayers": "san+cross+ffn"} | WIDE[name]
+    rows = [row]
+    if name == "truncation":
+        methods = [(m, t) for t in ("1", "own") for m in ("own", "euler", "rk2", "rk4")]
+        rows = [row | {"method": method, "time": time} for method, time in methods]
+    console = Console(file=io.StringIO(), width=width)
+    for table in ANALYSES[name].tabulate({"rows": rows}):
+        tables.show(table, console)
+        words = {word for column in table.columns for cell in column.cells for word in cell.split()}
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in shown
+    assert words <= set(shown.split())
+    if width == 80:
+        assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_the_command_prints_json_for_a_program(
@@ -168,7 +241,7 @@ def test_numbers_that_are_not_finite_are_told_and_drawn(make_subject: MakeSubjec
         console = Console(file=io.StringIO(), width=120)
         for table in ANALYSES[name].tabulate(result):
             console.print(table)
-        assert " - " in console.file.getvalue()  # type: ignore[attr-defined]
+        assert "-" in console.file.getvalue().split()  # type: ignore[attr-defined]
         figure = ANALYSES[name].draw(result)
         figure.canvas.draw()
         pyplot.close(figure)

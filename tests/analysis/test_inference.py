@@ -1,6 +1,7 @@
 """Quality against cost under other methods."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,6 +88,44 @@ def test_bleu_where_it_is_asked_for(
     expected = translator.translate(sources)
     assert len(set(expected)) > 1
     assert scored[0] == (expected, subject.references)
+
+
+def test_translations_keep_to_the_limits_of_the_run(
+    make_subject: MakeSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[list[str]] = []
+
+    def score(hypotheses: list[str], references: list[str], _: DataConfig) -> Score:
+        scored.append(hypotheses)
+        return Score("BLEU", 12.0, "", "")
+
+    monkeypatch.setattr(inference, "valid_score", score)
+    free = make_subject(sentences=6, solver="rk2")
+    decode = DecodeConfig(beam=1, min_length=3, max_length=5, no_repeat_ngram=1)
+    limited = replace(free, config=free.config.model_copy(update={"decode": decode}))
+    for subject in (free, limited):
+        measure_inference(subject, no_track, methods=(), bleu=True)
+    sources = [free.tokenizers.source.decode(source) for source, _ in free.pairs]
+    translator = Translator(free.model, free.tokenizers, decode, "cpu")
+    assert scored[1] == translator.translate(sources)
+    assert scored[1] != scored[0]
+
+
+def test_a_sentence_without_words_has_no_translation(
+    make_subject: MakeSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[list[str]] = []
+
+    def score(hypotheses: list[str], references: list[str], _: DataConfig) -> Score:
+        scored.append(hypotheses)
+        return Score("BLEU", 12.0, "", "")
+
+    monkeypatch.setattr(inference, "valid_score", score)
+    subject = make_subject(sentences=2, solver="rk2")
+    pairs = [([], subject.pairs[0][1]), subject.pairs[1]]
+    measure_inference(replace(subject, pairs=pairs), no_track, methods=(), bleu=True)
+    assert scored[0][0] == ""
+    assert scored[0][1]
 
 
 def test_a_language_model_has_no_bleu(make_subject: MakeSubject) -> None:

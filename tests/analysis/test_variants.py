@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from kutta.analysis.subject import Subject
-from kutta.analysis.variants import not_an_ode, with_method
+from kutta.analysis.variants import check_method, not_an_ode, with_method
 from kutta.config import ModelConfig
 from kutta.errors import InputError
 from kutta.model import TextModel
+from kutta.ode import METHODS
 from tests.analysis.conftest import MakeSubject
 
 
@@ -68,6 +69,24 @@ def test_a_method_that_the_placement_does_not_allow(make_subject: MakeSubject) -
     subject = make_subject(solver="rk2", field="san/ffn")
     with pytest.raises(InputError, match="leapfrog needs the placement"):
         with_method(subject, "encoder", "leapfrog")
+    with pytest.raises(InputError, match="leapfrog needs the placement"):
+        check_method(subject, "encoder", "leapfrog")
+    with pytest.raises(InputError, match="custom"):
+        check_method(subject, "encoder", "custom")
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "custom"])
+def test_what_works_is_not_refused(make_subject: MakeSubject, method: str) -> None:
+    subject = make_subject(solver="rk2", gamma="gated", init="depth-scaled")
+    check_method(subject, "encoder", method)
+    check_method(subject, "decoder", method)
+
+
+def test_layers_are_dropped_in_training_only(make_subject: MakeSubject) -> None:
+    dropping = make_subject(solver="rk2", layer_drop=0.2)
+    check_method(dropping, "encoder", "leapfrog")
+    answer = hidden(dropping, with_method(dropping, "encoder", "leapfrog"))
+    assert answer.isfinite().all()
 
 
 def test_what_is_not_an_ode() -> None:

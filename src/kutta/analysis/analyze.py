@@ -15,15 +15,16 @@ from kutta.analysis import figures, tables
 from kutta.analysis.blocks import measure_blocks
 from kutta.analysis.gradients import measure_gradients
 from kutta.analysis.inference import METHODS as INFERENCE_METHODS
-from kutta.analysis.inference import measure_inference
+from kutta.analysis.inference import check_inference, measure_inference
 from kutta.analysis.subject import Subject, Track, load_subject
 from kutta.analysis.truncation import measure_truncation
 from kutta.analysis.variants import not_an_ode
 from kutta.data.batches import Batch
 from kutta.errors import InputError
 from kutta.files import write_json
-from kutta.mistakes import suggest
+from kutta.mistakes import sentence, suggest
 from kutta.ode import METHODS
+from kutta.translate.loading import home_of
 
 Result = dict[str, Any]
 
@@ -64,6 +65,10 @@ class Request:
     methods: Sequence[str] = ()
     bleu: bool = False
 
+    @property
+    def inference_methods(self) -> Sequence[str]:
+        return self.methods or INFERENCE_METHODS
+
 
 def analyze(request: Request, console: Console) -> dict[str, Result]:
     """Make the analyses asked for, write each as soon as it is done, and show it."""
@@ -71,22 +76,24 @@ def analyze(request: Request, console: Console) -> dict[str, Result]:
     subject = load_subject(
         request.run, request.sentences, request.test, request.data_dir, request.device
     )
-    out = request.out or request.run / "analysis"
+    out = request.out or _place(request.run)
     track = partial(_track, console)
     results: dict[str, Result] = {}
     chosen = _chosen(request, subject, console)
+    if "inference" in chosen:
+        check_inference(subject, request.inference_methods, request.bleu)
     _make(out)
     for name in chosen:
         analysis = ANALYSES[name]
         measure = analysis.measure
         if name == "inference":
-            methods = request.methods or INFERENCE_METHODS
-            measure = partial(measure_inference, methods=methods, bleu=request.bleu)
+            methods, bleu = request.inference_methods, request.bleu
+            measure = partial(measure_inference, methods=methods, bleu=bleu)
         result = cast(Result, _finite(measure(subject, track)))
         write_json(out / f"{name}.json", result)
         pictures = figures.save_figure(analysis.draw, result, out / name)
         for table in analysis.tabulate(result):
-            console.print(table)
+            tables.show(table, console)
         written = ", ".join(path.name for path in (out / f"{name}.json", *pictures))
         console.print(f"{out}: {written}\n", highlight=False, markup=False, soft_wrap=True)
         results[name] = result
@@ -97,17 +104,24 @@ def _check(request: Request) -> None:
     """Refuse what is misspelt before anything is loaded."""
     for name in request.what:
         if name not in ANALYSES:
-            raise InputError(_closed(f"There is no analysis {name!r}", name, [*ANALYSES]))
+            near = suggest(name, [*ANALYSES])
+            raise InputError(sentence(f"There is no analysis {name!r}{near}"))
     for method in request.methods:
         if method not in METHODS:
-            raise InputError(_closed(f"There is no method {method!r}", method, METHODS))
+            near = suggest(method, METHODS)
+            raise InputError(sentence(f"There is no method {method!r}{near}"))
+    if request.what and "inference" not in request.what and _of_inference(request):
+        raise InputError(
+            f"{_of_inference(request)[0]} is for the analysis inference, which was not asked for; "
+            "add inference, or leave it out."
+        )
     if request.sentences < 1:
         raise InputError(f"{request.sentences} sentences show nothing; take at least 1.")
 
 
-def _closed(problem: str, name: str, known: Sequence[str]) -> str:
-    sentence = problem + suggest(name, known)
-    return sentence if sentence.endswith("?") else f"{sentence}."
+def _of_inference(request: Request) -> list[str]:
+    """The options asked for that only inference knows."""
+    return ["--method"] * bool(request.methods) + ["--bleu"] * request.bleu
 
 
 def _chosen(request: Request, subject: Subject, console: Console) -> list[str]:
@@ -117,13 +131,21 @@ def _chosen(request: Request, subject: Subject, console: Console) -> list[str]:
     if reason is None:
         return names
     refused = [name for name in names if ANALYSES[name].of_ode]
-    if request.what and refused:
+    asked = [*request.what, *_of_inference(request)]
+    if asked and refused:
+        name = next((name for name in asked if name in refused), "inference")
         raise InputError(
-            f"The analysis {refused[0]!r} needs blocks that are steps of an ODE, but {reason}; "
+            f"The analysis {name!r} needs blocks that are steps of an ODE, but {reason}; "
             "ask for blocks or gradients."
         )
     console.print(f"left out: {', '.join(refused)}, for {reason}", highlight=False, markup=False)
     return [name for name in names if name not in refused]
+
+
+def _place(run: Path) -> Path:
+    """Where the results go: for a checkpoint into its run, for checkpoints are thrown away."""
+    home = home_of(run)
+    return home / "analysis" if home == run else home / "analysis" / run.resolve().name
 
 
 def _make(out: Path) -> None:

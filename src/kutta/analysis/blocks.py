@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kutta.analysis.observe import Place, Seen, times_of, watch
 from kutta.analysis.subject import Subject, Track
+from kutta.analysis.variants import not_an_ode
 from kutta.ode import RungeKutta, Solver
 from kutta.ode.error import norm
 
@@ -23,7 +24,9 @@ def measure_blocks(subject: Subject, track: Track) -> dict[str, Any]:
         found[seen.place].append(_look(seen))
 
     watch(subject.model, track(subject.one_by_one(), "blocks"), tell)
-    times = times_of(subject.model)
+    # A block that is no step of an ODE covers no time.
+    no_time = not_an_ode(subject.config.model) is not None
+    times = dict.fromkeys(found) if no_time else times_of(subject.model)
     rows = [_row(place, times[place], looks) for place, looks in found.items()]
     return {**subject.facts(), "rows": rows}
 
@@ -79,7 +82,7 @@ def _cosine(a: Tensor, b: Tensor) -> float:
 _MEASURES = ("state", "step", "relative_step", "stages", "cosine_to_first", "cosine_to_state")
 
 
-def _row(place: Place, time: float, looks: list[dict[str, list[float]]]) -> dict[str, Any]:
+def _row(place: Place, time: float | None, looks: list[dict[str, list[float]]]) -> dict[str, Any]:
     medians = {
         name: np.median([look[name] for look in looks], axis=0).tolist() for name in looks[0]
     }

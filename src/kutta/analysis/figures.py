@@ -148,7 +148,8 @@ def draw_inference(result: Result) -> Figure:
 
 def _draw_coefficients(axis: Any, rows: Rows) -> None:
     """Each learned coefficient by block; where they are many (DLCL), in one colour."""
-    axis.plot(range(len(rows)), [r["time"] for r in rows], "o-", color=_BLACK, label="time T")
+    if any(r["time"] is not None for r in rows):
+        axis.plot(range(len(rows)), [r["time"] for r in rows], "o-", color=_BLACK, label="time T")
     names = dict.fromkeys(name for row in rows for name in row["coefficients"])
     for name in names:
         if name == "gamma_deviation":

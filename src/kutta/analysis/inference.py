@@ -10,7 +10,7 @@ import torch
 
 from kutta.analysis.observe import stacks_of, times_of
 from kutta.analysis.subject import Subject, Track
-from kutta.analysis.variants import with_method
+from kutta.analysis.variants import check_method, with_method
 from kutta.data.batches import Batch
 from kutta.errors import InputError
 from kutta.model import Stack, TextModel, TranslationModel
@@ -39,12 +39,20 @@ class Variant:
 TRAINED = Variant("", "trained", own_time=True)  # every stack as it was trained
 
 
+def check_inference(subject: Subject, methods: Sequence[str], bleu: bool) -> None:
+    """Refuse what cannot be measured, before minutes are spent on the rest."""
+    if bleu and not isinstance(subject.model, TranslationModel):
+        raise InputError("A language model does not translate, so it has no BLEU; drop --bleu.")
+    for stack in stacks_of(subject.model):
+        for method in methods:
+            check_method(subject, stack, method)
+
+
 def measure_inference(
     subject: Subject, track: Track, methods: Sequence[str] = METHODS, bleu: bool = False
 ) -> dict[str, Any]:
     """Perplexity (and BLEU) of every variant with its evaluations of F, arithmetic and seconds."""
-    if bleu and not isinstance(subject.model, TranslationModel):
-        raise InputError("A language model does not translate, so it has no BLEU; drop --bleu.")
+    check_inference(subject, methods, bleu)
     batches = [batch for _, batch in subject.batches()]
     rows: list[dict[str, Any]] = []
     for variant in (TRAINED, *_variants(subject, methods)):
@@ -122,11 +130,25 @@ def _teacher_forced(
 
 
 def _bleu(subject: Subject, model: TranslationModel) -> float:
-    """BLEU of greedy translations, scored as training scores its validations."""
+    """BLEU of greedy translations, made and scored as training does for its validations.
+
+    They start from the ids, already cut to max_source: text decoded from the store would have lost
+    its unknown tokens.
+    """
+    decode = subject.config.decode
     found = [""] * len(subject.pairs)
     for numbers, batch in subject.batches():
-        best = beam_search(scorer_of([model]), batch.source, beam=1)
+        best = beam_search(
+            scorer_of([model]),
+            batch.source,
+            beam=1,
+            length_penalty=decode.length_penalty,
+            max_length=decode.max_length or None,
+            min_length=decode.min_length,
+            no_repeat_ngram=decode.no_repeat_ngram,
+        )
         for number, hypotheses in zip(numbers, best, strict=True):
             text = subject.tokenizers.target.decode(hypotheses[0].tokens)
-            found[number] = " ".join(text.splitlines()).strip()
+            if len(subject.pairs[number][0]):  # an empty line has an empty translation
+                found[number] = " ".join(text.splitlines()).strip()
     return valid_score(found, subject.references, subject.config.data).value

@@ -1,15 +1,31 @@
-"""The analyses as tables for the terminal: one function per analysis, from its JSON."""
+"""The analyses as tables for the terminal: one function per analysis, from its JSON.
+
+They fit 80 columns. Where there is less room, cells break between numbers, never within one.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 Result = dict[str, Any]
 Row = dict[str, Any]
 
-_LISTS = ("|F_i|", "cos(F1, F_i)", "coefficients")  # columns of several numbers, which may wrap
+_NAMES = ("block", "stack", "method")
+_LISTS = ("|F_i|", "cos(F1, F_i)", "coeffi-\ncients")
+_ORDERS = "observed orders"
+_GAP = 2  # characters between columns
+_BROKEN = (*_LISTS, _ORDERS)  # columns of several numbers, which may take several lines
+
+
+def show(table: Table, console: Console) -> None:
+    """Print a table; one that is wider than the screen goes on over its edge, uncut."""
+    narrowest = sum((column.min_width or 0) + _GAP for column in table.columns)
+    if narrowest > console.width:
+        table.width = narrowest
+    console.print(table, "", soft_wrap=True)
 
 
 def truncation_tables(result: Result) -> Iterator[Table]:
@@ -19,8 +35,8 @@ def truncation_tables(result: Result) -> Iterator[Table]:
         learned = any(row["time"] == "own" for row in rows)
         table = _table(
             f"{stack} by {view}: error over the time T / length of the own step",
-            *("block", "T", "own", *(["own, T=1"] if learned else []), *methods),
-            "observed orders",
+            *("block", "T", "own", *(["own,\nT=1"] if learned else []), *methods),
+            _ORDERS,
         )
         for _, of_block in groups(rows, "layer", "sublayers").items():
             at = {(row["method"], row["time"]): row for row in of_block}
@@ -29,8 +45,8 @@ def truncation_tables(result: Result) -> Iterator[Table]:
             first, *others = (_error(row) for row in shown)
             against_one = [_error(at["own", "1"])] if learned else []
             orders = " ".join(_order(row) for row in shown)
-            block, span = _block(shown[0]), f"{shown[0]['span']:.2f}"
-            table.add_row(block, span, first, *against_one, *others, orders)
+            block, span = _block(shown[0]), _number(shown[0]["span"], ".2f")
+            _add(table, block, span, first, *against_one, *others, orders)
         yield table
 
 
@@ -42,8 +58,9 @@ def blocks_tables(result: Result) -> Iterator[Table]:
             *("block", "T", "|y|", "|y'-y|/|y|", *_LISTS),
         )
         for row in rows:
-            learned = [f"{name} {_list(v)}" for name, v in row["coefficients"].items()]
-            table.add_row(
+            learned = [f"{_words(name)} {_list(v)}" for name, v in row["coefficients"].items()]
+            _add(
+                table,
                 _block(row),
                 _number(row["time"], ".2f"),
                 _number(row["state"], ".1f"),
@@ -64,7 +81,7 @@ def gradients_tables(result: Result) -> Iterator[Table]:
         )
         for row in rows:
             numbers = (_number(row[key], ".4g") for key in ("state", "parameters"))
-            table.add_row(_block(row), *numbers)
+            _add(table, _block(row), *numbers)
         yield table
 
 
@@ -74,19 +91,20 @@ def inference_tables(result: Result) -> Iterator[Table]:
     bleu = "bleu" in trained
     table = _table(
         "the same weights under other methods",
-        *("stack", "method", "T", "F/layer", "multiply-adds", "seconds", "perplexity"),
+        *("stack", "method", "T", "F/layer", "multiply\nadds", "seconds", "perplexity"),
         *(["BLEU"] if bleu else []),
     )
     for row in result["rows"]:
         evaluations = row["evaluations"]
         shown = evaluations.get(row["stack"], max(evaluations.values()))
-        table.add_row(
+        _add(
+            table,
             row["stack"] or "-",
             row["method"] + (f" x {row['substeps']}" if row["substeps"] > 1 else ""),
             row["time"],
-            f"{shown:g}",
-            f"x {row['multiply_adds'] / trained['multiply_adds']:.2f}",
-            f"{row['seconds']:.2f}",
+            _number(shown, ".3g"),
+            f"x{_number(row['multiply_adds'] / trained['multiply_adds'], '.2f')}",
+            _number(row["seconds"], ".2f"),
             _number(row["perplexity"], ".3f"),
             *([_number(row["bleu"], ".2f")] if bleu else []),
         )
@@ -104,10 +122,28 @@ def groups(rows: list[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.padding = (0, 1, 0, 0)
+    table.show_edge = table.pad_edge = False
     for name in columns:
-        words, lists = name in ("block", "stack", "method"), name in _LISTS
-        table.add_column(name, justify="left" if words or lists else "right", no_wrap=not lists)
+        side = "left" if name in (*_NAMES, *_LISTS) else "right"
+        width = _longest_word(name)
+        table.add_column(name, justify=side, no_wrap=name not in _BROKEN, min_width=width)
     return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    """Add a row, and keep each column as wide as what cannot be broken."""
+    for column, cell in zip(table.columns, cells, strict=True):
+        needed = len(cell) if column.no_wrap else _longest_word(cell)
+        column.min_width = max(column.min_width or 0, needed)
+    table.add_row(*cells)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace(".", " ")
 
 
 def _block(row: Row) -> str:
@@ -127,5 +163,8 @@ def _list(values: list[float | None]) -> str:
 
 
 def _number(value: float | None, form: str) -> str:
-    """A number, or a dash for what was not finite or cannot be known."""
-    return "-" if value is None else format(value, form)
+    """A number, or a dash for what was not finite or cannot be known; e-5 instead of e-05."""
+    if value is None:
+        return "-"
+    short = ".3g" if abs(value) >= 1e5 else form
+    return format(value, short).replace("e-0", "e-").replace("e+0", "e+")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from kutta.analysis.observe import blocks_of, times_of
 from kutta.analysis.subject import Subject
 from kutta.config import ModelConfig
@@ -46,21 +48,35 @@ def with_method(
     return model.eval()
 
 
+def check_method(subject: Subject, stack: str, method: str) -> None:
+    """Refuse a method that a stack cannot run with; only shapes are built, no numbers."""
+    with torch.device("meta"):
+        _unfilled(subject, stack, method)
+
+
 def _rebuilt(subject: Subject, stack: str, method: str) -> TextModel:
     """A model of the changed settings, filled with the trained weights."""
+    model = _unfilled(subject, stack, method)
+    trained, wanted = own_tensors(subject.model), own_tensors(model)
+    fill(model, {name: trained.get(name, wanted[name]) for name in wanted}, str(subject.run))
+    return model.to(subject.device)
+
+
+def _unfilled(subject: Subject, stack: str, method: str) -> TextModel:
+    """A model of the changed settings, for all whose weights there are trained ones."""
     names = ("solver", "gamma")
     if stack == "decoder" and not subject.config.language_model:
         names = ("decoder_solver", "decoder_gamma")
     changed: dict[str, Any] = dict(zip(names, (method, "tableau"), strict=True))
-    config = subject.config.model.model_copy(update=changed)
+    # Layers are dropped in training only; some methods refuse to be trained so.
+    config = subject.config.model.model_copy(update=changed | {"layer_drop": 0.0})
     sizes = len(subject.tokenizers.source), len(subject.tokenizers.target)
     model = build_model(config, *sizes, subject.tokenizers.shared)
-    trained, wanted = own_tensors(subject.model), own_tensors(model)
-    learned_anew = [n for n in wanted if n not in trained and ".solvers." not in n]
+    trained = own_tensors(subject.model)
+    learned_anew = [n for n in own_tensors(model) if n not in trained and ".solvers." not in n]
     if learned_anew:
         raise InputError(
             f"{subject.run} has no weights for {learned_anew[0]}, which {method} needs; "
             "choose another method."
         )
-    fill(model, {name: trained.get(name, wanted[name]) for name in wanted}, str(subject.run))
-    return model.to(subject.device)
+    return model

@@ -186,13 +186,18 @@ def as_markdown(report: Report, picture: str) -> str:
     lines = [f"# {report.title}", ""]
     headings = _headings(report)
     for name, part in report.parts.items():
-        lines += [f"| {' | '.join([name, *headings[1:]])} |"]
+        lines += [_markdown_row([name, *headings[1:]])]
         lines += ["|---|" + "---:|" * (len(headings) - 1)]
-        lines += [f"| {' | '.join(_fields(report, line, '**{}**', '{}'))} |" for line in part]
+        lines += [_markdown_row(_fields(report, line, "**{}**", "{}")) for line in part]
         lines.append("")
     for note in report.notes:
         lines += [note, ""]
     return "\n".join([*lines, f"![{report.title}]({picture})", ""])
+
+
+def _markdown_row(fields: list[str]) -> str:
+    cells = (field.replace("|", r"\|") for field in fields)
+    return f"| {' | '.join(cells)} |"
 
 
 def _headings(report: Report) -> list[str]:
