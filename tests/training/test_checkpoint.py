@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.model.weights import read_origin, read_tensors
 from kutta.training.checkpoint import (
     Progress,
     average,
@@ -417,7 +418,13 @@ def test_the_average_of_one_is_itself_and_files_are_taken_too(
     file = save(bench) / "model.safetensors"
     average([file], tmp_path / "one")
     average([file, file], tmp_path / "two")
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes() == file.read_bytes()
+    before = read_tensors(file)
+    for name, count in (("one", 1), ("two", 2)):
+        after = read_tensors(tmp_path / name)
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[key], after[key]) for key in before)
+        assert read_origin(tmp_path / name) == f"average:{count}"
+    assert read_origin(file) == ""
 
 
 def test_the_average_of_nothing_is_told_in_a_sentence(tmp_path: Path) -> None:
