@@ -151,10 +151,10 @@ def _bases(experiment: Experiment) -> Iterable[str]:
 
 def as_table(report: Report) -> Table:
     """The table for a terminal, one part for each column of the experiment."""
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for index, heading in enumerate(_headings(report)):
-        first = index == 0
-        table.add_column(heading, justify="left" if first else "right", no_wrap=first)
+        narrow = heading.replace(", ", ",\n").replace("parameters", "size")  # numbers stay whole
+        table.add_column(narrow, justify="right" if index else "left", no_wrap=True)
     for name, lines in report.parts.items():
         if len(report.parts) > 1:
             table.add_row(Text(name, style="italic"))
