@@ -90,16 +90,22 @@ def test_bleu_where_it_is_asked_for(
     assert scored[0] == (expected, subject.references)
 
 
-def test_translations_keep_to_the_limits_of_the_run(
-    make_subject: MakeSubject, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scored: list[list[str]] = []
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What is given to be scored, translations of one model after those of another."""
+    given: list[list[str]] = []
 
     def score(hypotheses: list[str], references: list[str], _: DataConfig) -> Score:
-        scored.append(hypotheses)
+        given.append(hypotheses)
         return Score("BLEU", 12.0, "", "")
 
     monkeypatch.setattr(inference, "valid_score", score)
+    return given
+
+
+def test_translations_keep_to_the_limits_of_the_run(
+    make_subject: MakeSubject, scored: list[list[str]]
+) -> None:
     free = make_subject(sentences=6, solver="rk2")
     decode = DecodeConfig(beam=1, min_length=3, max_length=5, no_repeat_ngram=1)
     limited = replace(free, config=free.config.model_copy(update={"decode": decode}))
@@ -112,15 +118,8 @@ def test_translations_keep_to_the_limits_of_the_run(
 
 
 def test_a_sentence_without_words_has_no_translation(
-    make_subject: MakeSubject, monkeypatch: pytest.MonkeyPatch
+    make_subject: MakeSubject, scored: list[list[str]]
 ) -> None:
-    scored: list[list[str]] = []
-
-    def score(hypotheses: list[str], references: list[str], _: DataConfig) -> Score:
-        scored.append(hypotheses)
-        return Score("BLEU", 12.0, "", "")
-
-    monkeypatch.setattr(inference, "valid_score", score)
     subject = make_subject(sentences=2, solver="rk2")
     pairs = [([], subject.pairs[0][1]), subject.pairs[1]]
     measure_inference(replace(subject, pairs=pairs), no_track, methods=(), bleu=True)
