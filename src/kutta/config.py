@@ -25,8 +25,9 @@ __all__ = ["Config", "DataConfig", "DecodeConfig", "ModelConfig", "Section", "Tr
 _FREE_KEYS = frozenset({"run", "data.dir", "data.test"}) | {
     f"train.{name}"
     for name in (
-        *("max_steps", "device", "threads", "log_every", "save_every", "valid_every"),
-        *("valid_bleu", "patience", "best", "keep_last", "max_bad_steps", "tensorboard"),
+        *("max_steps", "device", "workers", "shard", "threads", "recompute", "log_every"),
+        *("save_every", "valid_every", "valid_bleu", "patience", "best", "keep_last"),
+        *("max_bad_steps", "tensorboard"),
     )
 }
 
@@ -70,6 +71,11 @@ class Config(Section):
         yield (
             self.language_model and self.train.best == "bleu",
             "a language model is not scored by BLEU; set train.best = 'loss'",
+        )
+        yield (
+            self.train.shard and model.layer_drop > 0,
+            f"sharded layers cannot be skipped by one process alone; set train.shard = false or "
+            f"model.layer_drop = 0, not {model.layer_drop}",
         )
         yield (
             data.max_length + 1 > self.train.batch_tokens,

@@ -1,0 +1,152 @@
+"""[model]: sizes and the numerical method."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from kutta.errors import InputError
+from kutta.mistakes import suggest
+from kutta.settings.section import Section
+
+Gamma = Literal["tableau", "ones", "learned", "gated", "ema"]
+
+
+class TableauConfig(Section):
+    """A Runge-Kutta method of one's own, for solver = "custom"."""
+
+    a: list[list[Any]] = Field(description='rows below the diagonal, e.g. [["1/2"], [0, "3/4"]]')
+    b: list[Any] = Field(description='weights that add up to 1, e.g. ["2/9", "1/3", "4/9"]')
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        from kutta.ode import ButcherTableau  # here, so that reading settings does not load torch
+
+        try:
+            ButcherTableau.own(self.a, self.b)
+        except InputError as error:
+            sentence = str(error).removesuffix(".")
+            raise ValueError(sentence[0].lower() + sentence[1:]) from None
+        return self
+
+
+class ModelConfig(Section):
+    """Sizes and the numerical method."""
+
+    d_model: int = Field(default=512, ge=2, description="width of the states")
+    ffn: int = Field(default=2048, ge=1, description="width inside the feed-forward sublayer")
+    heads: int = Field(default=8, ge=1, description="attention heads")
+    encoder_layers: int = Field(
+        default=6, ge=0, description="encoder depth; 0 for a language model"
+    )
+    decoder_layers: int = Field(default=6, ge=1, description="decoder (or language model) depth")
+    solver: str = Field(
+        default="rk2", description="method of the encoder's (or language model's) blocks"
+    )
+    gamma: Gamma = Field(default="tableau", description="weights of the stages")
+    gamma_start: Literal["ones", "tableau"] = Field(
+        default="ones", description="where learned weights start"
+    )
+    share_gamma: bool = Field(default=False, description="all blocks learn the same weights")
+    tableau: TableauConfig | None = Field(
+        default=None, description='[model.tableau] with a and b, for solver = "custom"'
+    )
+    field: Literal["san+ffn", "san/ffn", "san", "ffn", "macaron"] = Field(
+        default="san+ffn", description="which sublayers a block integrates"
+    )
+    decoder_solver: str = Field(default="euler", description="method of the decoder's blocks")
+    decoder_gamma: Gamma = Field(default="tableau", description="weights of the decoder's stages")
+    replicate: Literal["paper", "release"] = Field(
+        default="paper", description="what F is: the increment, or as in the authors' release"
+    )
+    norm: Literal["pre", "post"] = Field(
+        default="pre", description="LayerNorm inside F, or after each residual addition"
+    )
+    init: Literal["xavier", "depth-scaled", "admin"] = Field(
+        default="xavier", description="initialisation of the layers"
+    )
+    share_layers: bool = Field(
+        default=False, description="one set of parameters for all layers (Universal Transformer)"
+    )
+    layer_drop: float = Field(
+        default=0.0, ge=0.0, lt=1.0, description="skip whole layers at random in training"
+    )
+    relative_positions: int = Field(default=8, ge=0, description="clip distance; 0 for none")
+    dropout: float = Field(
+        default=0.1, ge=0.0, lt=1.0, description="after each sublayer and embedding"
+    )
+    attention_dropout: float = Field(
+        default=0.1, ge=0.0, lt=1.0, description="on attention weights"
+    )
+    relu_dropout: float = Field(default=0.1, ge=0.0, lt=1.0, description="inside the feed-forward")
+
+    @field_validator("solver", "decoder_solver")
+    @classmethod
+    def _known_method(cls, name: str) -> str:
+        from kutta.ode import METHODS
+
+        if name not in METHODS:
+            raise ValueError(f"no method is called {name!r}{suggest(name, METHODS)}")
+        return name
+
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        from kutta.ode import HISTORY_METHODS, ButcherTableau, stages_of
+
+        own = ButcherTableau.own(self.tableau.a, self.tableau.b) if self.tableau else None
+        sides = ("", self.solver, self.gamma), ("decoder_", self.decoder_solver, self.decoder_gamma)
+        names, gammas = {name for _, name, _ in sides}, {gamma for *_, gamma in sides}
+        history = ", ".join(sorted(names & HISTORY_METHODS))
+        release, post = self.replicate == "release", self.norm == "post"
+        yield (
+            bool(self.d_model % self.heads),
+            f"d_model = {self.d_model} is not a multiple of heads = {self.heads}; change one",
+        )
+        yield (
+            "custom" in names and own is None,
+            "the method 'custom' needs a table [model.tableau] with a and b; add it",
+        )
+        yield (
+            "custom" not in names and own is not None,
+            "[model.tableau] is for solver = 'custom'; set that, or leave the table out",
+        )
+        for side, method, gamma in sides:
+            stages = stages_of(method, own)
+            yield (
+                gamma != "tableau" and stages is None,
+                f"{side}gamma = {gamma!r} needs a Runge-Kutta method, and {side}solver = "
+                f"{method!r} is none; leave {side}gamma out",
+            )
+            yield (
+                gamma == "gated" and stages != 2,
+                f"{side}gamma = 'gated' weighs two stages against each other, but {method} has "
+                f"{stages}; take a method of two, such as rk2",
+            )
+        yield (
+            self.gamma_start != "ones" and "learned" not in gammas,
+            f"gamma_start = {self.gamma_start!r} needs gamma = 'learned'",
+        )
+        yield (
+            self.share_gamma and not gammas & {"learned", "gated", "ema"},
+            "share_gamma needs a gamma that is learned: 'learned', 'gated' or 'ema'",
+        )
+        for wrong, needed in (
+            (self.field != "san+ffn", f"field = 'san+ffn', not {self.field!r}"),
+            (self.layer_drop > 0, f"layer_drop = 0, not {self.layer_drop}"),
+        ):
+            yield bool(history) and wrong, f"{history} looks back over whole layers: set {needed}"
+            yield release and wrong, f"replicate = 'release' looks back over layers: set {needed}"
+        others = ", ".join(sorted(name for name in names if stages_of(name, own) is None))
+        yield (
+            release and bool(others),
+            f"replicate = 'release' needs Runge-Kutta methods, and {others} is none; take rk2",
+        )
+        yield release and post, "replicate = 'release' needs norm = 'pre'"
+        yield (
+            post and (names != {"euler"} or gammas != {"tableau"}),
+            "norm = 'post' is not a step of an ODE: set solver and decoder_solver to 'euler', and "
+            "leave the gammas out",
+        )
+        yield (
+            self.init == "admin" and not post,
+            "init = 'admin' sets the weights of post-norm residuals: set norm = 'post'",
+        )

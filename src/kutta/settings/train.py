@@ -1,0 +1,89 @@
+"""[train]: how the parameters are found."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field, field_validator
+
+from kutta.settings.section import Section
+
+Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class TrainConfig(Section):
+    """How the parameters are found."""
+
+    max_steps: int = Field(default=50_000, ge=1, description="updates in all")
+    batch_tokens: int = Field(
+        default=4096, ge=8, description="rows x longest side of a batch, at most"
+    )
+    accumulate: int = Field(default=1, ge=1, description="batches added up for one update")
+    lr: float = Field(default=0.002, gt=0.0, description="peak learning rate")
+    warmup: int = Field(default=4000, ge=1, description="steps of linear warm-up")
+    warmup_from: float = Field(
+        default=1e-7, ge=0.0, description="learning rate before the first step"
+    )
+    adam_betas: tuple[Decay, Decay] = Field(default=(0.9, 0.997), description="Adam's decay rates")
+    adam_eps: float = Field(default=1e-8, gt=0.0, description="Adam's epsilon")
+    clip_norm: float = Field(
+        default=0.0, ge=0.0, description="largest gradient norm; 0 for no limit"
+    )
+    label_smoothing: float = Field(
+        default=0.1, ge=0.0, lt=1.0, description="mass spread over all tokens"
+    )
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
+        default="fp32", description="arithmetic of the matrix products"
+    )
+    recompute: bool = Field(
+        default=False,
+        description="compute blocks again in the backward pass instead of keeping their stages",
+    )
+    compile: bool = Field(
+        default=False, description="compile the layers; batches are padded to a few lengths"
+    )
+    device: str = Field(default="auto", description="auto, cpu, cuda, cuda:1, ...")
+    workers: int = Field(
+        default=0,
+        ge=0,
+        description="processes that share each update; 0: one for each GPU or core, as far as "
+        "they divide accumulate",
+    )
+    shard: bool = Field(
+        default=False, description="split parameters and moments over the processes (FSDP)"
+    )
+    threads: int = Field(
+        default=0, ge=0, description="CPU threads of a process; 0 shares out the cores"
+    )
+    log_every: int = Field(default=50, ge=1, description="steps between lines of the log")
+    save_every: int = Field(default=500, ge=1, description="steps between checkpoints")
+    valid_every: int = Field(
+        default=0, ge=0, description="steps between validations; 0: as save_every"
+    )
+    valid_bleu: bool = Field(default=True, description="translate the validation set and score it")
+    patience: int = Field(
+        default=0, ge=0, description="stop after so many validations without a new best"
+    )
+    best: Literal["loss", "bleu"] = Field(
+        default="loss", description="what the best checkpoint is best at"
+    )
+    keep_last: int = Field(default=10, ge=1, description="checkpoints kept")
+    max_bad_steps: int = Field(
+        default=20, ge=1, description="steps with a non-finite loss before giving up"
+    )
+    tensorboard: bool = Field(default=True, description="write TensorBoard events to the run")
+    seed: int = Field(default=1, ge=0, lt=1 << 63, description="everything random follows from it")
+    grow_from: str = Field(
+        default="",
+        description="begin with the weights of this run, its layers copied to this depth",
+    )
+
+    @field_validator("adam_betas", mode="before")
+    @classmethod
+    def _pair(cls, value: Any) -> Any:
+        pair = tuple(cast(list[Any], value)) if isinstance(value, list | tuple) else ()
+        if len(pair) != 2:
+            raise ValueError(f"{value!r} is not a pair of numbers; write e.g. [0.9, 0.98]")
+        return pair
+
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        yield self.best == "bleu" and not self.valid_bleu, "best = 'bleu' needs valid_bleu = true"
