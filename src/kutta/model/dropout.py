@@ -2,7 +2,10 @@
 
 The stock CPU kernel draws one Bernoulli variable per element and costs as much as a matrix
 product. Here one 64-bit draw serves four elements: sixteen bits each, compared with p * 2^16.
+What the backward pass needs is kept in one byte per element, and after a relu in none.
 """
+
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,20 +24,70 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0.0:
             return x
-        if x.device.type != "cpu":
+        if _stock(x):
             return functional.dropout(x, self.p)
-        return x * _noise(x, self.p)
+        return cast(Any, _Drop).apply(x, self.p)  # torch declares no types for apply
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
 
-def _noise(x: Tensor, p: float) -> Tensor:
-    """A tensor like x: 0 with probability p (to within 2^-17), else 1 / (1 - p)."""
+class ReluDropout(Dropout):
+    """dropout(relu(x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0 or _stock(x):
+            return super().forward(torch.relu(x))
+        return cast(Any, _DropRelu).apply(x, self.p)
+
+
+class _Drop(torch.autograd.Function):
+    """x * keep / (1 - p), keep drawn from {0, 1}."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        keep, ctx.scale = _keep(x, p, torch.uint8)
+        ctx.save_for_backward(keep)
+        return (x * keep).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
+        (keep,) = ctx.saved_tensors
+        return (grad_outputs[0] * keep).mul_(ctx.scale), None
+
+
+class _DropRelu(torch.autograd.Function):
+    """relu(x) * keep / (1 - p): positive just where the gradient passes, so that no mask is kept.
+
+    The next layer keeps this output for its own gradient anyway.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        keep, ctx.scale = _keep(x, p, x.dtype)
+        out = torch.relu(x).mul_(keep.mul_(ctx.scale))
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
+        (out,) = ctx.saved_tensors
+        passed = torch.ops.aten.threshold_backward(grad_outputs[0], out, 0)
+        return cast(Tensor, passed).mul_(ctx.scale), None
+
+
+def _stock(x: Tensor) -> bool:
+    """Whether the stock dropout is the better one: on a GPU, or fused by the compiler."""
+    return x.device.type != "cpu" or torch.compiler.is_compiling()
+
+
+def _keep(x: Tensor, p: float, dtype: torch.dtype) -> tuple[Tensor, float]:
+    """A tensor of x's shape, 0 with probability p (to within 2^-17) and else 1; and 1 / (1 - p)."""
     dropped = round(p * _LEVELS)
     if dropped >= _LEVELS:
-        return torch.zeros_like(x)
+        return torch.zeros(x.shape, dtype=dtype), 1.0
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    keep = bits >= dropped - _LEVELS // 2
-    return keep.to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+    # Written as a number at once: a tensor of truth values is many times slower to turn into one.
+    keep = torch.ge(bits, dropped - _LEVELS // 2, out=torch.empty(x.shape, dtype=dtype))
+    return keep, _LEVELS / (_LEVELS - dropped)

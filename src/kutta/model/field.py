@@ -8,11 +8,10 @@ and dropout inside, so that every stage of a method norms its own argument and r
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from kutta.model.attention import CrossAttention, KeyValues, SelfAttention
-from kutta.model.dropout import Dropout
+from kutta.model.dropout import Dropout, ReluDropout
 
 NORM_EPS = 1e-5
 
@@ -78,7 +77,7 @@ class FeedForwardField(nn.Module):
         self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
         self.up = nn.Linear(d_model, ffn)
         self.down = nn.Linear(ffn, d_model)
-        self.relu_dropout = Dropout(relu_dropout)
+        self.relu_dropout = ReluDropout(relu_dropout)
         self.dropout = Dropout(dropout)
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
@@ -87,7 +86,7 @@ class FeedForwardField(nn.Module):
 
     def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """W2 relu(W1 x), x (T, B, d)."""
-        return self.dropout(self.down(self.relu_dropout(torch.relu(self.up(x)))))
+        return self.dropout(self.down(self.relu_dropout(self.up(x))))
 
 
 Sublayer = SelfAttentionField | CrossAttentionField | FeedForwardField

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
 from kutta.model.admin import Admin
 from kutta.model.attention import KeyValues
@@ -50,7 +51,11 @@ class Layer(nn.Module):
     """One Transformer layer: its sublayers, and the solvers of the blocks they form.
 
     Parameters are named by sublayer, not by block, so weights fit every method and placement.
+    With `recompute` the backward pass computes the layer again, stage by stage and with the same
+    dropout, so that nothing but y is kept of it.
     """
+
+    recompute = False
 
     def __init__(self, shape: StackShape, index: int) -> None:
         super().__init__()
@@ -66,9 +71,29 @@ class Layer(nn.Module):
         self.solvers = nn.ModuleList(_solver(shape, block, index) for block in self.blocks)
 
     def forward(
-        self, y: Tensor, history: History, context: Context, state: LayerState | None = None
+        self,
+        y: Tensor,
+        history: History,
+        context: Context,
+        memory: Tensor | None = None,
+        state: LayerState | None = None,
     ) -> tuple[Tensor, History]:
-        """y (T, B, d) -> (y', history) after all blocks of this layer."""
+        """y (T, B, d) -> (y', history) after all blocks of this layer; memory (S, B, d)."""
+        if self.recompute and torch.is_grad_enabled():
+            again = cast(Any, checkpoint)
+            return again(self._integrate, y, history, context, memory, state, use_reentrant=False)
+        return self._integrate(y, history, context, memory, state)
+
+    def _integrate(
+        self,
+        y: Tensor,
+        history: History,
+        context: Context,
+        memory: Tensor | None,
+        state: LayerState | None,
+    ) -> tuple[Tensor, History]:
+        projected = state.memory if state else self._projected(memory)
+        context = replace(context, memory=projected)
         caches = repeat(None) if state is None else iter(state.caches)
         for block, solver in self.steps():
             y, history = solver.step(self.field(block, context, caches), y, history)
@@ -81,10 +106,6 @@ class Layer(nn.Module):
         evaluations = sum(s.evaluations for block, s in self.steps() if "san" in block.parts)
         caches = [self.san.attention.empty_cache(rows) for _ in range(evaluations)]
         return LayerState(self._projected(memory), caches)
-
-    def around(self, context: Context, memory: Tensor | None, state: LayerState | None) -> Context:
-        """The context with this layer's own view of the memory (S, B, d)."""
-        return replace(context, memory=state.memory if state else self._projected(memory))
 
     def steps(self) -> Iterator[tuple[Block, Solver]]:
         """The blocks in order, each with its solver."""
@@ -154,7 +175,7 @@ class Stack(nn.Module):
         for layer, state in zip(self.each_layer(), each_state, strict=True):
             if self._drops_layer():
                 continue
-            y, history = layer(y, history, layer.around(context, memory, state), state)
+            y, history = layer(y, history, context, memory, state)
             y, history = self._connect(y, history)
         return self.norm(y)
 
