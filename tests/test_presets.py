@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from kutta.config import Config, ModelConfig
-from kutta.data.batches import plan_epoch
 from kutta.data.corpus import read_lines
+from kutta.data.plan import plan_epoch
 from kutta.data.tokenizer import Split
 from kutta.model.build import build_model
 

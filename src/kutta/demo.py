@@ -45,7 +45,8 @@ def demo_config(folder: Path, solver: str, seed: int) -> Config:
         },
         "train": {
             "max_steps": 1500,
-            "batch_tokens": 1024,
+            "batch_tokens": 512,
+            "accumulate": 2,  # two cores take one batch each
             "lr": 0.005,
             "warmup": 200,
             "adam_betas": [0.9, 0.98],

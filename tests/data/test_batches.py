@@ -1,15 +1,12 @@
 """Batches: every pair once an epoch, within the budget, a function of seed and number alone."""
 
-from itertools import islice
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kutta.data.batches import BatchStream, batches_in_order, collate, plan_epoch
-from kutta.data.corpus import read_pairs
+from kutta.data.batches import BatchStream, PairList, batches_in_order, collate
 from kutta.data.store import Store, write_store
 from kutta.data.tokenizer import BOS, BPE, EOS, PAD, Split, Tokenizers
 from kutta.errors import InputError
@@ -18,16 +15,18 @@ LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1
 SEEDS = st.integers(0, 2**40)
 
 
-def arrays(lengths):
-    source, target = np.array(lengths, np.int32).T
-    return source, target
-
-
 def fresh_store(folder, lengths) -> Store:
     """Pair n: its number + 10 as every source token, its number + 500 as every target token."""
     pairs = (([n + 10] * s, [n + 500] * t) for n, (s, t) in enumerate(lengths))
     write_store(folder / "s.arrow", pairs, 1000)
     return Store.open(folder / "s.arrow")
+
+
+def same(one, other) -> bool:
+    return all(
+        torch.equal(getattr(one, name), getattr(other, name))
+        for name in ("source", "target_in", "target_out")
+    )
 
 
 @pytest.fixture
@@ -51,83 +50,40 @@ def test_collate_of_empty_sides_keeps_their_marks():
     assert (batch.target_out.tolist(), batch.tokens) == ([[EOS]], 1)
 
 
+def test_a_stretched_batch_has_the_same_tokens_and_more_padding():
+    """Widths 4 and 10 with their end marks become 8 and 12."""
+    pairs = [([7, 8, 9], [5]), ([6], [4] * 9)]
+    close, wide = collate(pairs), collate(pairs, 100)
+    assert (wide.source.shape, wide.target_in.shape) == ((2, 8), (2, 12))
+    assert wide.tokens == close.tokens
+    for name in ("source", "target_in", "target_out"):
+        narrow, padded = getattr(close, name), getattr(wide, name)
+        assert torch.equal(padded[:, : narrow.shape[1]], narrow)
+        assert (padded[:, narrow.shape[1] :] == PAD).all()
+
+
 def test_a_batch_moves_as_a_whole():
     moved = collate([([7], [5, 6])]).to("meta")
     kinds = {t.device.type for t in (moved.source, moved.target_in, moved.target_out)}
     assert (kinds, moved.tokens) == ({"meta"}, 3)
 
 
-@given(lengths=LENGTHS, seed=SEEDS, epoch=st.integers(0, 1000), spare=st.integers(0, 200))
-@settings(deadline=None)
-def test_each_pair_is_exactly_once_in_an_epoch_and_every_batch_fits(lengths, seed, epoch, spare):
-    source, target = arrays(lengths)
-    widest = np.maximum(source, target) + 1
-    budget = int(widest.max()) + spare
-    plan = plan_epoch(source, target, budget, seed, epoch)
-    assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
-    assert all(len(batch) * widest[batch].max() <= budget for batch in plan)
-
-
-@given(lengths=LENGTHS, seed=SEEDS, epochs=st.tuples(st.integers(0, 99), st.integers(0, 99)))
-@settings(deadline=None)
-def test_the_number_of_batches_is_the_same_in_every_epoch(lengths, seed, epochs):
-    one, other = (len(plan_epoch(*arrays(lengths), 100, seed, epoch)) for epoch in epochs)
-    assert one == other
-
-
-def test_plans_are_repeatable_and_differ_by_seed_and_epoch():
-    lengths = arrays(np.random.default_rng(1).integers(1, 20, (500, 2)).tolist())
-
-    def plan(seed, epoch):
-        return [batch.tolist() for batch in plan_epoch(*lengths, 200, seed, epoch)]
-
-    assert plan(1, 0) == plan(1, 0)
-    assert len({str(plan(seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
-    contents = [{tuple(sorted(batch)) for batch in plan(1, epoch)} for epoch in (0, 1)]
-    assert contents[0] != contents[1], "equally long pairs meet anew in every epoch"
-    widths = [max(np.maximum(*lengths)[batch]) for batch in plan(1, 0)]
-    assert widths != sorted(widths), "batches are not walked from short to long"
-
-
-def test_batches_are_filled_as_far_as_the_budget_goes():
-    lengths = np.full(1000, 9, np.int32)
-    plan = plan_epoch(lengths, lengths, 100, 1, 0)
-    assert [len(batch) for batch in plan] == [10] * 100
-
-
-def test_a_pair_beyond_the_budget_names_it_and_the_limits():
-    source, target = np.array([3, 50, 4], np.int32), np.array([3, 4, 5], np.int32)
-    with pytest.raises(InputError, match=r"Pair 2 has 51 .*batch_tokens = 40.*data\.max_length"):
-        plan_epoch(source, target, 40, 1, 0)
-    assert len(plan_epoch(source, target, 51, 1, 0)) >= 1
-
-
-def test_lengths_beyond_16_bits_are_sorted_too():
-    source = np.array([70_000, 1, 70_000, 2], np.int32)
-    target = np.array([1, 70_001, 2, 70_001], np.int32)
-    plan = plan_epoch(source, target, 70_002, 1, 0)
-    assert sorted(int(i) for batch in plan for i in batch) == [0, 1, 2, 3]
-
-
-@given(lengths=LENGTHS, seed=SEEDS, world=st.integers(1, 5), data=st.data())
-@settings(max_examples=30, deadline=None)
-def test_shards_of_all_ranks_are_disjoint_complete_and_resumable(
-    tmp_path_factory, lengths, seed, world, data
+@given(seed=SEEDS, world=st.integers(1, 5), accumulate=st.integers(1, 6), first=st.integers(0, 9))
+@settings(max_examples=20, deadline=None)
+def test_ranks_that_share_an_update_read_what_one_process_reads(
+    tmp_path_factory, seed, world, accumulate, first
 ):
-    store = fresh_store(tmp_path_factory.mktemp("shards"), lengths)
-    stream = BatchStream(store, 64, seed)
-    first = data.draw(st.integers(0, 2 * stream.batches_per_epoch))
-    shares = [
-        list(islice(BatchStream(store, 64, seed, position=first).shard(rank, world), 4))
-        for rank in range(world)
-    ]
-    mine = range(first, first + 4 * world)
-    by_number = {n: stream.take(n) for n in mine}
-    for rank, share in enumerate(shares):
-        numbers = [n for n in mine if n % world == rank]
-        for number, batch in zip(numbers, share, strict=True):
-            assert torch.equal(batch.source, by_number[number].source)
-            assert torch.equal(batch.target_out, by_number[number].target_out)
+    """Rank r of w takes the micro-batches of an update whose number leaves r when divided by w."""
+    lengths = np.random.default_rng(seed).integers(0, 20, (60, 2)).tolist()
+    store = fresh_store(tmp_path_factory.mktemp("ranks"), lengths)
+    alone = BatchStream(store, 64, seed)
+    ranks = [BatchStream(store, 64, seed) for _ in range(world)]
+    for update in range(first, first + 3):
+        numbers = range(update * accumulate, (update + 1) * accumulate)
+        shares = [[n for n in numbers if n % world == rank] for rank in range(world)]
+        taken = {n: ranks[rank].take(n) for rank, share in enumerate(shares) for n in share}
+        assert sorted(taken) == list(numbers)
+        assert all(same(taken[n], alone.take(n)) for n in numbers)
 
 
 def test_one_epoch_of_all_ranks_holds_every_pair_once(store):
@@ -142,11 +98,21 @@ def test_a_stream_taken_up_anywhere_goes_on_as_if_never_stopped(store):
     stream = BatchStream(store, 128, 3)
     whole = [stream.take(n) for n in range(3 * stream.batches_per_epoch)]
     for position in (0, 1, stream.batches_per_epoch - 1, stream.batches_per_epoch + 7):
-        resumed = BatchStream(store, 128, 3, position=position).shard()
-        for uninterrupted, batch in zip(whole[position:], resumed, strict=False):
-            assert torch.equal(uninterrupted.source, batch.source)
-            assert torch.equal(uninterrupted.target_in, batch.target_in)
-            assert torch.equal(uninterrupted.target_out, batch.target_out)
+        resumed = BatchStream(store, 128, 3)
+        assert all(same(whole[n], resumed.take(n)) for n in range(position, len(whole)))
+
+
+def test_a_store_of_many_windows_is_walked_once_an_epoch(tmp_path, monkeypatch):
+    """Blocks of 7 pairs, windows of 2 blocks; pair n is known by its tokens."""
+    monkeypatch.setattr("kutta.data.store.ROWS", 7)
+    monkeypatch.setattr("kutta.data.plan.WINDOW", 2)
+    lengths = np.random.default_rng(4).integers(1, 9, (100, 2)).tolist()
+    stream = BatchStream(fresh_store(tmp_path, lengths), 40, 3)
+    size = stream.batches_per_epoch
+    for epoch in (0, 1):
+        batches = [stream.take(n) for n in range(epoch * size, (epoch + 1) * size)]
+        assert sorted(int(n) - 10 for b in batches for n in b.source[:, 0]) == list(range(100))
+        assert sum(b.tokens for b in batches) == sum(target + 1 for _, target in lengths)
 
 
 def test_numbers_run_across_epochs(store):
@@ -162,6 +128,41 @@ def test_numbers_run_across_epochs(store):
         numbers = range(epoch * size, (epoch + 1) * size)
         seen = np.concatenate([stream.indices(n) for n in numbers])
         assert sorted(seen.tolist()) == list(range(len(store)))
+
+
+def test_a_stream_of_few_shapes(store):
+    """Lengths below 30: widths 8 to 32, the shorter side one step below the longer at most."""
+    stream = BatchStream(store, 256, 3, few_shapes=True)
+    batches = [stream.take(n) for n in range(stream.batches_per_epoch)]
+    steps = [8, 12, 16, 20, 24, 32]
+    shapes = [(*b.source.shape, b.target_in.shape[1]) for b in batches]
+    for rows, s, t in shapes:
+        assert abs(steps.index(s) - steps.index(t)) <= 1
+        assert rows * max(s, t) <= 256
+    assert sum(rows != 256 // max(s, t) for rows, s, t in shapes) <= 1
+    assert sum(len(stream.indices(n)) for n in range(len(batches))) == len(store)
+
+
+@pytest.mark.parametrize("few_shapes", [False, True])
+def test_the_largest_batch_has_the_most_cells_of_all(store, few_shapes):
+    stream = BatchStream(store, 128, 3, few_shapes=few_shapes)
+    cells = [b.source.numel() + b.target_in.numel() for b in map(stream.take, range(200))]
+    largest = stream.largest()
+    assert largest.source.numel() + largest.target_in.numel() == max(cells)
+    assert same(largest, stream.largest())
+
+
+def test_the_largest_batch_is_resampled_too(store):
+    stream = BatchStream(store, 128, 3, resample=lambda pairs, _: [([42], [43] * 50)] * len(pairs))
+    assert stream.largest().target_out.shape[1] == 51
+
+
+def test_resampling_beyond_the_budget_still_gives_a_batch(store):
+    """What is split anew may be longer than the plan knew; it is padded to what it needs."""
+    grown = [([42] * 300, [43] * 20)]
+    stream = BatchStream(store, 128, 3, lambda pairs, _: grown * len(pairs), few_shapes=True)
+    batch = stream.take(0)
+    assert (batch.source.shape[1], batch.target_in.shape[1]) == (301, 128)
 
 
 def test_rows_of_a_batch_are_the_pairs_of_its_numbers(store):
@@ -195,8 +196,8 @@ def test_bpe_dropout_in_the_stream_is_the_same_after_a_resume(tmp_path):
     write_store(tmp_path / "s", ((bpe.encode(x), bpe.encode(x)) for x in lines), len(bpe))
     store, resample = Store.open(tmp_path / "s"), Tokenizers(bpe, bpe).dropout(0.3)
     whole = [BatchStream(store, 200, 1, resample=resample).take(n).source for n in range(9)]
-    resumed = BatchStream(store, 200, 1, position=6, resample=resample).shard()
-    assert all(torch.equal(a, b.source) for a, b in zip(whole[6:], resumed, strict=False))
+    resumed = BatchStream(store, 200, 1, resample=resample)
+    assert all(torch.equal(whole[n], resumed.take(n).source) for n in (6, 7, 8))
 
 
 def test_an_empty_store_is_an_error(tmp_path):
@@ -207,39 +208,33 @@ def test_an_empty_store_is_an_error(tmp_path):
 
 @given(lengths=LENGTHS)
 @settings(max_examples=30, deadline=None)
-def test_validation_walks_every_pair_once_in_order_of_length(tmp_path_factory, lengths):
+def test_validation_walks_every_pair_once_from_long_to_short(tmp_path_factory, lengths):
     store = fresh_store(tmp_path_factory.mktemp("valid"), lengths)
     walked = list(batches_in_order(store, 64))
     assert sorted(int(n) for indices, _ in walked for n in indices) == list(range(len(lengths)))
     for indices, batch in walked:
         assert batch.source.shape[0] == len(indices)
         assert max(batch.source.numel(), batch.target_out.numel()) <= 64
-    targets = [lengths[n][1] for indices, _ in walked for n in indices]
-    assert targets == sorted(targets)
+    longest = [max(lengths[n]) for indices, _ in walked for n in indices]
+    assert longest == sorted(longest, reverse=True)
     again = [indices.tolist() for indices, _ in batches_in_order(store, 64)]
     assert again == [indices.tolist() for indices, _ in walked]
 
 
-@given(seed=SEEDS)
-@settings(max_examples=5, deadline=None)
-def test_padding_on_natural_lengths_is_small(seed):
-    """Sides that vary together, as in translation: at most 5% of a padded epoch is padding."""
-    random = np.random.default_rng(seed)
-    source = random.poisson(13, 20_000).astype(np.int32) + 1
-    target = np.maximum(1, source + random.integers(-3, 4, 20_000)).astype(np.int32)
-    assert padding(source, target, plan_epoch(source, target, 4096, seed, 0)) <= 0.05
+def test_a_list_of_pairs_is_walked_like_a_store(store):
+    pairs = [(list(map(int, s)), list(map(int, t))) for s, t in (store[n] for n in range(300))]
+    in_memory = batches_in_order(PairList(pairs), 64)
+    for (numbers, batch), (others, other) in zip(
+        batches_in_order(store, 64), in_memory, strict=True
+    ):
+        assert numbers.tolist() == others.tolist()
+        assert same(batch, other)
+    assert list(batches_in_order(PairList([]), 64)) == []
 
 
-def test_padding_on_multi30k_is_at_most_five_percent(shared_data):
-    pairs = read_pairs(shared_data / "multi30k-bpe" / "en-de", "train", "en", "de")
-    lengths = arrays([(len(source.split()), len(target.split())) for source, target in pairs])
-    assert padding(*lengths, plan_epoch(*lengths, 4096, 1, 0)) <= 0.05
-
-
-def padding(source, target, plan) -> float:
-    """The share of padded positions, both sides together, end marks counted as tokens."""
-    padded = sum(len(b) * (int(source[b].max()) + int(target[b].max()) + 2) for b in plan)
-    return 1 - (int(source.sum()) + int(target.sum()) + 2 * len(source)) / padded
+def test_a_validation_pair_beyond_the_budget_is_named():
+    with pytest.raises(InputError, match=r"Pair 2 has 51 .*batch_tokens = 40"):
+        next(batches_in_order(PairList([([5], [5]), ([5], [5] * 50)]), 40))
 
 
 def test_split_vocabulary_store_and_batches_meet(tmp_path):

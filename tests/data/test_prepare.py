@@ -1,15 +1,25 @@
 """Preparing: what is kept, what is dropped and why, and what lies in the folders afterwards."""
 
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
 import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kutta.data import corpus as corpus_module
+from kutta.data import prepare as prepare_module
 from kutta.data import store as store_module
-from kutta.data.prepare import Tally, cut_sources, filter_pairs, prepare
+from kutta.data import workers
+from kutta.data.encode import Limits, Tally, keep
+from kutta.data.prepare import prepare, read_dictionary
 from kutta.data.store import Store, write_store
-from kutta.data.tokenizer import Tokenizers
+from kutta.data.tokenizer import UNK, Tokenizers
 from kutta.errors import InputError
 
 PAIRS = [
@@ -113,7 +123,7 @@ def test_lengths_are_looked_at_after_cutting(corpus, tmp_path):
 def test_cutting_touches_long_sources_alone(lengths, max_source):
     tally = Tally()
     pairs = [(list(range(s)), list(range(t))) for s, t in lengths]
-    cut = list(cut_sources(pairs, tally, max_source))
+    cut = list(keep(pairs, Limits(99, max_source=max_source, drop_empty=False), tally))
     longest = max_source or 99
     assert cut == [(list(range(min(s, longest))), list(range(t))) for s, t in lengths]
     assert tally.cut == sum(s > longest for s, _ in lengths)
@@ -128,7 +138,7 @@ def test_cutting_touches_long_sources_alone(lengths, max_source):
 def test_the_filter_loses_no_pair_uncounted(lengths, max_length, max_ratio):
     tally = Tally()
     pairs = [([5] * s, [6] * t) for s, t in lengths]
-    kept = list(filter_pairs(pairs, tally, max_length, max_ratio))
+    kept = list(keep(pairs, Limits(max_length, max_ratio), tally))
     fit = [
         (s, t)
         for s, t in lengths
@@ -142,7 +152,7 @@ def test_the_filter_loses_no_pair_uncounted(lengths, max_length, max_ratio):
 def test_limits_are_inclusive():
     tally = Tally()
     pairs = [([5] * 10, [6] * 5), ([5] * 11, [6] * 11), ([5] * 10, [6] * 4)]
-    assert list(filter_pairs(pairs, tally, 10, 2.0)) == pairs[:1]
+    assert list(keep(pairs, Limits(10, 2.0), tally)) == pairs[:1]
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -181,6 +191,32 @@ def test_dictionaries_give_the_vocabulary(corpus, tmp_path):
     assert Store.open(tmp_path / "out" / "train.arrow")[0][0].tolist() == [6, 1, 4]
     separate = run(corpus, tmp_path / "two", dictionaries=(dictionary,) * 2, shared_vocab=False)
     assert (separate.target_vocab, separate.shared_vocab) == (7, False)
+
+
+def test_split_takes_a_fairseq_dictionary_in_its_order(tmp_path):
+    path = tmp_path / "dict.txt"
+    path.write_text("the 90\nof@@ 40\n<unk> 7 #fairseq:overwrite\nmadeupword0000 0\n")
+    vocabulary = read_dictionary(path)
+    assert len(vocabulary) == 8
+    assert vocabulary.encode("of@@ the <unk> madeupword0000 a") == [5, 4, 6, 7, UNK]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("the 90\nof\n", "line 2 is not a token and its count"),
+        ("the 90\nof x\n", "line 2 is not a token and its count"),
+        ("the 90\na b 3\n", "line 2 is not a token and its count"),
+        ("the 90\n\n", "line 2 is not a token and its count"),
+        ("the 90\nthe 4\n", "line 2 repeats a token"),
+        ("", "has no tokens"),
+    ],
+)
+def test_a_wrong_dictionary_names_file_and_line(tmp_path, content, reason):
+    path = tmp_path / "dict.txt"
+    path.write_text(content)
+    with pytest.raises(InputError, match=rf"dict\.txt.*{reason}"):
+        read_dictionary(path)
 
 
 @pytest.mark.parametrize("changes", [{"tokenizer": "bpe"}, {"shared_vocab": False}])
@@ -245,11 +281,165 @@ def test_memory_stays_flat_while_the_corpus_grows(tmp_path, monkeypatch):
     for count in (1_000, 20_000):
         tracemalloc.start()
         pairs = (([5] * 20, [6] * 20) for _ in range(count))
-        written = write_store(tmp_path / "s", filter_pairs(pairs, Tally(), 256, 9.0), 100)
+        written = write_store(tmp_path / "s", keep(pairs, Limits(256, 9.0), Tally()), 100)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert written == count
     assert peaks[1] < peaks[0] + 50_000  # kept in memory, 19,000 pairs more would be 1.5 MB
+
+
+@pytest.fixture
+def blocks_of_16(monkeypatch):
+    """Little blocks, and processes for the third already, so that a small corpus needs them."""
+    monkeypatch.setattr(corpus_module, "ROWS", 16)
+    monkeypatch.setattr(workers, "FEW", 2)
+
+
+def write_many(folder, count, seed=1):
+    """Pairs of which some are empty, some too long, some out of proportion."""
+    draw = random.Random(seed)
+    words = ["".join(draw.choices("abcdeäöü▁", k=draw.randint(1, 6))) for _ in range(300)]
+    lengths = [0, 1, 2, 3, 5, 8, 13, 30]
+
+    def text():
+        return " ".join(draw.choices(words, k=draw.choice(lengths)))
+
+    pairs = [(text(), text()) for _ in range(count)]
+    write(folder, "train", pairs)
+    lines = "".join(f"{source}\t{target}\tsomeone\n" for source, target in pairs)
+    (folder / "pairs.tsv").write_text(lines, encoding="utf-8")
+
+
+KINDS = {
+    "bpe": {"tokenizer": "bpe", "vocab_size": 400},
+    "bpe, separate": {"tokenizer": "bpe", "vocab_size": 350, "shared_vocab": False},
+    "split": {},
+    "split, sources cut": {"max_source": 4, "shared_vocab": False},
+    "tsv": {"train": "pairs.tsv"},
+    "language model": {"source": ""},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_number_of_processes_changes_nothing(corpus, tmp_path, blocks_of_16, kind):
+    write_many(corpus, 200)
+    reports = {}
+    for processes in (1, 2, 3):
+        out = tmp_path / str(processes)
+        options = {"source": "en", "target": "de", "tokenizer": "split"}
+        options |= {"max_length": 20, "max_ratio": 4.0, "processes": processes} | KINDS[kind]
+        reports[processes] = prepare(corpus, out=out, tokenizer_folder=out, **options)
+    assert 0 < reports[1].train.kept < reports[1].train.read == 200
+    files = sorted(path.name for path in (tmp_path / "1").iterdir())
+    for processes in (2, 3):
+        assert str(reports[processes]) == str(reports[1])
+        assert reports[processes].to_dict() == reports[1].to_dict()
+        for name in files:
+            same = (tmp_path / "1" / name).read_bytes()
+            assert (tmp_path / str(processes) / name).read_bytes() == same
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_first_error_is_told_and_names_its_line(corpus, tmp_path, blocks_of_16, processes):
+    """A worker finds the first, the reading process the second a few blocks later."""
+    write_many(corpus, 200)
+    given_ones = run_tokenizers(corpus, tmp_path)
+    lines = (corpus / "train.de").read_bytes().split(b"\n")
+    lines[150] = b"caf\xe9"
+    (corpus / "train.de").write_bytes(b"\n".join(lines) + b"one more\n")
+    with pytest.raises(InputError, match=r"train\.de, line 151 is not valid UTF-8"):
+        run(corpus, tmp_path / "out", tokenizers=given_ones, processes=processes)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def run_tokenizers(corpus, tmp_path):
+    run(corpus, tmp_path / "first")
+    return Tokenizers.load(tmp_path / "first" / "run")
+
+
+def test_a_worker_that_is_killed_is_told_and_leaves_nothing_half_written(
+    corpus, tmp_path, blocks_of_16, monkeypatch
+):
+    write_many(corpus, 200)
+    given_ones = run_tokenizers(corpus, tmp_path)
+    started = []
+
+    class Watched(workers._Worker):
+        def __init__(self, make):
+            super().__init__(make)
+            started.append(self._process)
+
+        def ask(self, piece):
+            super().ask(piece)
+            if getattr(piece, "first", 0) > 100:
+                started[0].kill()
+
+    monkeypatch.setattr(workers, "_Worker", Watched)
+    with pytest.raises(InputError, match=r"worker process .* ended .*SIGKILL.* run the same"):
+        run(corpus, tmp_path / "out", tokenizers=given_ones, processes=2)
+    assert list((tmp_path / "out").iterdir()) == []
+    assert [process.returncode is not None for process in started] == [True, True]
+
+
+def test_ctrl_c_ends_all_processes_and_keeps_what_was_there(corpus, tmp_path):
+    """The script has no guard around its main part: workers do not run it again."""
+    write_many(corpus, 2_000)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from kutta.data import corpus, workers\n"
+        "from kutta.data.prepare import prepare\n"
+        "corpus.ROWS, workers.FEW = 4, 2\n"
+        "print('begun', flush=True)\n"
+        f"folder, out = Path({str(corpus)!r}), Path({str(tmp_path / 'out')!r})\n"
+        "while True:\n"
+        "    prepare(folder, 'en', 'de', out=out, tokenizer_folder=out, tokenizer='split',\n"
+        "            processes=2)\n"
+        "    print('done', flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert [process.stdout.readline() for _ in range(3)] == [b"begun\n", b"done\n", b"done\n"]
+        workers_seen = set()
+        while not workers_seen:
+            workers_seen = set(children(process.pid))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert errors.count(b"Traceback") == 1
+    assert errors.rstrip().endswith(b"KeyboardInterrupt")
+    assert len(Store.open(tmp_path / "out" / "train.arrow")) > 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"train.arrow", "valid.arrow", "vocab.txt"}
+    gone = time.monotonic() + 10
+    while any(map(alive, workers_seen)) and time.monotonic() < gone:
+        time.sleep(0.01)
+    assert not any(map(alive, workers_seen))
+
+
+def children(pid):
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True)
+    return [int(line) for line in listed.stdout.split()]
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_bpe_is_learned_from_every_kth_block_of_a_large_corpus(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_module, "ROWS", 10)
+    monkeypatch.setattr(prepare_module, "SENTENCES_TO_LEARN_FROM", 120)
+    # 200 pairs are 400 sentences: every 4th block of 10 pairs, the first of every 40 pairs.
+    pairs = [(f"{'xyz'[n % 3]}{n // 10}", chr(0x4E00 + n // 10)) for n in range(200)]
+    write(corpus, "train", pairs)
+    run(corpus, tmp_path / "out", tokenizer="bpe", vocab_size=400)
+    tokenizer = Tokenizers.load(tmp_path / "out" / "run").source
+    known = [n for n in range(20) if len(tokenizer.encode(chr(0x4E00 + n))) <= 2]
+    assert known == [0, 4, 8, 12, 16]
 
 
 def test_multi30k_is_prepared_whole(shared_data, tmp_path):

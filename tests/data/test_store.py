@@ -29,8 +29,10 @@ def test_pairs_come_back_as_written(tmp_path_factory, vocab_size, pairs):
         store = Store.open(path)
         assert len(store) == len(pairs)
         assert as_lists(store[i] for i in range(len(store))) == pairs
-        assert store.source_lengths.tolist() == [len(source) for source, _ in pairs]
-        assert store.target_lengths.tolist() == [len(target) for _, target in pairs]
+        assert [side.tolist() for side in store.lengths()] == [
+            [len(source) for source, _ in pairs],
+            [len(target) for _, target in pairs],
+        ]
     finally:
         module.ROWS = original
 
@@ -50,7 +52,24 @@ def test_more_pairs_than_a_record_batch_holds(tmp_path):
     assert len(store) == count
     for n in (0, ROWS - 1, ROWS, 2 * ROWS - 1, 2 * ROWS, count - 1):
         assert as_lists([store[n]]) == [([n % 999], [n % 7] * (n % 3))]
-    assert (store.target_lengths == np.arange(count) % 3).all()
+    assert (store.lengths()[1] == np.arange(count) % 3).all()
+
+
+@given(count=st.integers(0, 40), data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_blocks_give_the_numbers_and_lengths_of_their_pairs(tmp_path_factory, count, data):
+    path = tmp_path_factory.mktemp("store") / "s"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ROWS", 7)
+        write_store(path, (([1] * n, [2] * (n % 5)) for n in range(count)), 100)
+        store = Store.open(path)
+        assert store.blocks == len(range(0, count, 7))
+        blocks = data.draw(st.lists(st.integers(0, 9).filter(lambda b: b < store.blocks)))
+        numbers = store.numbers(blocks)
+        assert numbers.tolist() == [n for b in blocks for n in range(count) if n // 7 == b]
+        source, target = store.lengths(blocks)
+        assert source.tolist() == numbers.tolist()
+        assert target.tolist() == [n % 5 for n in numbers]
 
 
 def test_gather_keeps_the_order_asked_for(tmp_path):
@@ -127,15 +146,13 @@ def test_a_store_whose_blocks_are_not_full_is_refused(tmp_path, monkeypatch):
         Store.open(tmp_path / "s")
 
 
-def test_opening_does_not_read_the_tokens(tmp_path):
-    """Memory grows by the offsets (8 bytes a pair), not by the tokens (400 bytes a pair)."""
-    count = ROWS
+def test_opening_reads_neither_tokens_nor_lengths(tmp_path):
+    """Both stay on disk, so memory does not grow with the number of pairs."""
     row = list(range(100))
-    write_store(tmp_path / "s", ((row, row) for _ in range(count)), 1000)
-    assert (tmp_path / "s").stat().st_size > 400 * count
+    write_store(tmp_path / "s", ((row, row) for _ in range(ROWS)), 1000)
     before = pa.total_allocated_bytes()
     store = Store.open(tmp_path / "s")
-    assert pa.total_allocated_bytes() - before < count
-    tokens, _ = store._columns[0][0]
-    assert not tokens.flags.owndata
-    assert not tokens.flags.writeable
+    assert pa.total_allocated_bytes() - before < ROWS
+    for view in store._columns[0][0]:
+        assert not view.flags.owndata
+        assert not view.flags.writeable

@@ -55,6 +55,16 @@ def test_bpe_never_makes_special_ids_of_text(bpe, text):
     assert all(EOS < i < len(bpe) for i in ids)
 
 
+@given(text=ANY_TEXT, more=st.lists(st.sampled_from(["▁", "a▁b", "▅", "⁇", "\u3000", "größer"])))
+@settings(deadline=None)
+def test_the_ids_of_a_text_are_those_of_its_words(bpe, text, more):
+    """What preparing relies on: a word is encoded once and looked up ever after."""
+    text = " ".join([text, *more, text])
+    for tokenizer in (bpe, Split.learn(TEXT)):
+        words = tokenizer.encode_words(text.split())
+        assert [i for ids in words for i in ids] == tokenizer.encode(text)
+
+
 def test_bpe_really_merges(bpe):
     assert len(bpe.encode("the old river")) < len("the old river") / 2
 
@@ -193,32 +203,6 @@ def test_split_marks_what_it_does_not_know():
 def test_split_without_tokens_is_an_error():
     with pytest.raises(InputError, match="no tokens"):
         Split.learn(["", "  "])
-
-
-def test_split_takes_a_fairseq_dictionary_in_its_order(tmp_path):
-    path = tmp_path / "dict.txt"
-    path.write_text("the 90\nof@@ 40\n<unk> 7 #fairseq:overwrite\nmadeupword0000 0\n")
-    vocabulary = Split.from_dictionary(path)
-    assert len(vocabulary) == 8
-    assert vocabulary.encode("of@@ the <unk> madeupword0000 a") == [5, 4, 6, 7, UNK]
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("the 90\nof\n", "line 2 is not a token and its count"),
-        ("the 90\nof x\n", "line 2 is not a token and its count"),
-        ("the 90\na b 3\n", "line 2 is not a token and its count"),
-        ("the 90\n\n", "line 2 is not a token and its count"),
-        ("the 90\nthe 4\n", "line 2 repeats a token"),
-        ("", "has no tokens"),
-    ],
-)
-def test_a_wrong_dictionary_names_file_and_line(tmp_path, content, reason):
-    path = tmp_path / "dict.txt"
-    path.write_text(content)
-    with pytest.raises(InputError, match=rf"dict\.txt.*{reason}"):
-        Split.from_dictionary(path)
 
 
 def split() -> Split:

@@ -3,6 +3,7 @@
 Wrong input ends in one sentence on standard error and exit code 2, never in a traceback.
 """
 
+import os
 import sys
 import warnings
 from typing import Any
@@ -39,5 +40,7 @@ def _show_warning(message: Warning | str, *_: Any) -> None:
 
 
 def _fail(sentence: str, code: int) -> None:
-    print(f"kutta: {sentence}", file=sys.stderr)
+    # Processes that torchrun starts make the same mistake: one of each machine says it.
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"kutta: {sentence}", file=sys.stderr)
     sys.exit(code)

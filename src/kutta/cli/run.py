@@ -80,10 +80,13 @@ def train(
         typer.echo(plan_of(settings))
         return
     from kutta.training.run import train as train_run
+    from kutta.training.team import speaks
 
     outcome = train_run(settings, overwrite)
     if outcome.ended == "interrupted":
         raise typer.Exit(130)
+    if not speaks():
+        return
     if settings.language_model:
         typer.echo(f"try it:  kutta sample {outcome.run}")
     else:

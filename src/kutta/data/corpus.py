@@ -2,18 +2,47 @@
 
 import difflib
 import gzip
+import io
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
+from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import zstandard
 
 from kutta.errors import InputError
 
 SUFFIXES = ("", ".gz", ".zst")
+ROWS = 2048  # lines of a block: worth handing to another process, and small in memory
+
+
+@dataclass(frozen=True)
+class Block:
+    """The next lines of each file of a corpus, as they lie on disk and not yet looked at.
+
+    Cutting files into blocks is quick. All that takes time begins with `decode`, so a block can be
+    handed to another process, which still knows the names and numbers of its lines.
+    """
+
+    files: tuple[str, ...]
+    lines: tuple[bytes, ...]  # of each file, all with equally many
+    first: int  # the number of the first line
+    tsv: bool = False
+
+    def decode(self) -> list[tuple[str, str]]:
+        """The pairs: line by line of two files, two columns of a TSV, or ("", line) of one file."""
+        texts = [
+            _decode_lines(lines, file, self.first)
+            for file, lines in zip(self.files, self.lines, strict=True)
+        ]
+        if self.tsv:
+            numbered = enumerate(texts[0], self.first)
+            return [_columns(line, self.files[0], number) for number, line in numbered]
+        sources = texts[0] if len(texts) == 2 else [""] * len(texts[0])
+        return list(zip(sources, texts[-1], strict=True))
 
 
 def locate(folder: Path, name: str, language: str) -> Path:
@@ -27,17 +56,8 @@ def read_lines(path: Path) -> Iterator[str]:
     Only `\\n` and `\\r\\n` end a line: other separators of Unicode (U+2028, U+0085, ...) occur
     inside real sentences, and splitting there would shift one side of a corpus against the other.
     """
-    try:
-        with _open(path) as stream:
-            yield from read_stream(stream, str(path))
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        raise InputError(
-            f"{path} is damaged or cut short ({error}); copy or download it again."
-        ) from error
-    except OSError as error:
-        raise InputError(
-            f"Cannot read {path}: {error.strerror or error}; check that it exists and is readable."
-        ) from error
+    with _open(path) as stream:
+        yield from read_stream(stream, str(path))
 
 
 def read_stream(stream: Iterable[bytes], name: str) -> Iterator[str]:
@@ -51,43 +71,64 @@ def read_pairs(folder: Path, name: str, source: str, target: str) -> Iterator[tu
 
     Without a source language (a language model) each line of `name.target` has an empty source.
     """
-    if not source:
-        pairs = (("", line) for line in read_lines(locate(folder, name, target)))
-    elif name.endswith((".tsv", ".tsv.gz", ".tsv.zst")):
-        pairs = _tsv_pairs(_find(folder, name))
-    else:
-        pairs = _parallel_pairs(locate(folder, name, source), locate(folder, name, target))
-    first = next(pairs, None)
-    if first is None:
+    return (pair for block in read_blocks(folder, name, source, target) for pair in block.decode())
+
+
+def read_blocks(folder: Path, name: str, source: str, target: str) -> Iterator[Block]:
+    """The corpus that `read_pairs` reads, in blocks of lines."""
+    files, tsv = _files(folder, name, source, target)
+    names, first = tuple(map(str, files)), 1
+    streams = [_chunks(file) for file in files]
+    for chunks in zip_longest(*streams, fillvalue=()):
+        counts = list(map(len, chunks))
+        if min(counts) < max(counts):
+            raise _unequal(names, [first - 1 + n for n in counts], streams)
+        yield Block(names, tuple(map(b"".join, chunks)), first, tsv)
+        first += counts[0]
+    if first == 1:
         raise InputError(
             f"The corpus {name!r} in {folder} is empty; give files with at least one line."
         )
-    yield first
-    yield from pairs
 
 
-def _parallel_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    sources, targets = read_lines(source), read_lines(target)
-    for before, (one, other) in enumerate(zip_longest(sources, targets)):
-        if one is None or other is None:
-            longer = before + 1 + sum(1 for _ in (targets if one is None else sources))
-            counts = (before, longer) if one is None else (longer, before)
-            raise InputError(
-                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line n of one "
-                "must translate line n of the other, so make them equally long."
-            )
-        yield one, other
+def count_pairs(folder: Path, name: str, source: str, target: str) -> int:
+    """The number of pairs of a corpus, without looking at them."""
+    with _open(_files(folder, name, source, target)[0][0]) as stream:
+        return sum(1 for _ in stream)
 
 
-def _tsv_pairs(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t", 2)
-        if len(columns) < 2:
-            raise InputError(
-                f"{path}, line {number} has a single column; "
-                "write the source sentence, a tab, then the target sentence."
-            )
-        yield columns[0], columns[1]
+def _files(folder: Path, name: str, source: str, target: str) -> tuple[list[Path], bool]:
+    """The files of a corpus, and whether they are one TSV file."""
+    if source and name.endswith((".tsv", ".tsv.gz", ".tsv.zst")):
+        return [_find(folder, name)], True
+    return [locate(folder, name, language) for language in (source, target) if language], False
+
+
+def _chunks(path: Path) -> Iterator[list[bytes]]:
+    with _open(path) as stream:
+        lines = iter(stream)
+        while chunk := list(islice(lines, ROWS)):
+            yield chunk
+
+
+def _unequal(
+    names: tuple[str, ...], counts: list[int], streams: list[Iterator[list[bytes]]]
+) -> InputError:
+    one, other = (n + sum(map(len, rest)) for n, rest in zip(counts, streams, strict=True))
+    return InputError(
+        f"{names[0]} has {one:,} lines but {names[1]} has {other:,}; line n of one "
+        "must translate line n of the other, so make them equally long."
+    )
+
+
+def _columns(line: str, name: str, number: int) -> tuple[str, str]:
+    columns = line.split("\t", 2)
+    if len(columns) < 2:
+        raise InputError(
+            f"{name}, line {number} has a single column; "
+            "write the source sentence, a tab, then the target sentence."
+        )
+    return columns[0], columns[1]
 
 
 def _find(folder: Path, name: str) -> Path:
@@ -110,14 +151,24 @@ def _find(folder: Path, name: str) -> Path:
 
 @contextmanager
 def _open(path: Path) -> Generator[Iterable[bytes]]:
-    """The uncompressed lines of `path`, each with its newline."""
-    with open(path, "rb") as file:
-        if path.suffix == ".gz":
-            yield gzip.GzipFile(fileobj=file)
-        elif path.suffix == ".zst":
-            yield _unzstd(file)
-        else:
-            yield file
+    """The uncompressed lines of `path`, each with its newline; what is wrong with it, told."""
+    try:
+        with open(path, "rb") as file:
+            if path.suffix == ".gz":
+                # Twice buffered: only a BufferedReader finds the ends of lines fast.
+                yield io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=file)))
+            elif path.suffix == ".zst":
+                yield _unzstd(file)
+            else:
+                yield file
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        raise InputError(
+            f"{path} is damaged or cut short ({error}); copy or download it again."
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"Cannot read {path}: {error.strerror or error}; check that it exists and is readable."
+        ) from error
 
 
 def _unzstd(file: BinaryIO) -> Iterator[bytes]:
@@ -135,6 +186,16 @@ def _unzstd(file: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the last frame has no end")
     if rest:
         yield rest
+
+
+def _decode_lines(raw: bytes, name: str, first: int) -> list[str]:
+    """The lines of a piece of a file that begins with line `first`."""
+    try:
+        if first > 1 and b"\0" not in raw:
+            return raw.decode("utf-8").replace("\r\n", "\n").removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        pass  # one at a time, the line at fault shows
+    return [_decode(line, name, number) for number, line in enumerate(io.BytesIO(raw), first)]
 
 
 def _decode(raw: bytes, name: str, number: int) -> str:

@@ -24,6 +24,7 @@ _ANEW = "make it anew with kutta prepare CONFIG --overwrite"
 _Code = Literal["H", "i"]  # how an array of ids is stored: uint16 or int32
 
 Tokens = NDArray[np.integer[Any]]
+Lengths = NDArray[np.int32]  # (pairs,), without end marks
 arrow: Any = pa  # pyarrow ships no types; it is used in this file only
 
 
@@ -49,23 +50,17 @@ def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
 
 
 class Store:
-    """Encoded pairs by number. Tokens stay on disk until they are asked for.
-
-    `source_lengths` and `target_lengths` are int32 arrays of shape (pairs,), without end marks.
-    """
+    """Encoded pairs by number, in blocks of ROWS. All stays on disk until it is asked for."""
 
     def __init__(self, mapped: mmap.mmap, batches: Sequence[Any]) -> None:
         self._mapped = mapped
         self._columns = [[_views(batch.column(side)) for batch in batches] for side in range(2)]
-        self.source_lengths, self.target_lengths = (
-            np.concatenate([np.diff(offsets) for _, offsets in column] or [np.zeros(0, np.int32)])
-            for column in self._columns
-        )
+        self._pairs = sum(batch.num_rows for batch in batches)
         self._release()
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Map the file into memory; time and memory go by its number of pairs, not its tokens."""
+        """Map the file into memory; time and memory go by its number of blocks, not its pairs."""
         try:
             with path.open("rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -84,7 +79,26 @@ class Store:
         return cls(mapped, batches)
 
     def __len__(self) -> int:
-        return len(self.source_lengths)
+        return self._pairs
+
+    @property
+    def blocks(self) -> int:
+        return len(self._columns[0])
+
+    def lengths(self, blocks: Sequence[int] | None = None) -> tuple[Lengths, Lengths]:
+        """The source and the target lengths of the pairs in some blocks, or in all."""
+        chosen = range(self.blocks) if blocks is None else blocks
+        source, target = (
+            np.concatenate([np.diff(column[i][1]) for i in chosen] or [np.zeros(0, np.int32)])
+            for column in self._columns
+        )
+        self._release()
+        return source, target
+
+    def numbers(self, blocks: Sequence[int]) -> NDArray[np.int64]:
+        """The numbers (pairs,) of the pairs in these blocks, in the order of their lengths."""
+        rows = (np.arange(block * ROWS, min((block + 1) * ROWS, len(self))) for block in blocks)
+        return np.concatenate([np.zeros(0, np.int64), *rows])
 
     def __getitem__(self, index: int) -> tuple[Tokens, Tokens]:
         """The tokens of pair `index`: source (S,), target (T,)."""
@@ -131,8 +145,9 @@ def _record(pairs: Iterable[Pair], code: _Code, schema: Any) -> Any:
 
 
 def _views(column: Any) -> tuple[Tokens, NDArray[np.int32]]:
-    """The flat tokens of a list column as they lie on disk, and a copy of its row offsets."""
-    return cast(Tokens, column.values.to_numpy()), np.array(column.offsets, np.int32)
+    """The flat tokens of a list column and its row offsets, both as they lie on disk."""
+    tokens, offsets = column.values.to_numpy(), column.offsets.to_numpy()
+    return cast(Tokens, tokens), cast(NDArray[np.int32], offsets)
 
 
 def _row(views: tuple[Tokens, NDArray[np.int32]], row: int) -> Tokens:

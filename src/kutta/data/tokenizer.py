@@ -4,7 +4,7 @@ import io
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -33,10 +33,14 @@ SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how sentencepiece writes a space inside 
 
 
 class Tokenizer(ABC):
-    """Text to ids without sentence marks, and back. White space counts as one space."""
+    """Text to ids without sentence marks, word by word, and back. White space is one space."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]: ...
+
+    @abstractmethod
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of many words at once; those of a text are those of its words in a row."""
 
     @abstractmethod
     def decode(self, ids: Ids) -> str:
@@ -75,8 +79,7 @@ class BPE(Tokenizer):
         def sentences() -> Iterator[str]:
             # sentencepiece turns every exception of its iterator into a RuntimeError.
             try:
-                for line in lines:
-                    yield " ".join(line.split())
+                yield from (" ".join(line.split()) for line in lines)
             except InputError as error:
                 failures.append(error)
 
@@ -108,12 +111,15 @@ class BPE(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         words = text.split()
-        if SPACE not in text:
-            return cast(list[int], self._processor.encode(" ".join(words)))
+        if SPACE in text:
+            return list(chain.from_iterable(self.encode_words(words)))
+        return cast(list[int], self._processor.encode(" ".join(words)))
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        encoded = cast(list[list[int]], self._processor.encode(list(words), num_threads=1))
         # A literal block character would come back as a space; written in bytes it survives.
-        space = self._part(SPACE)
-        spelled = (space + self._bytes(w) if SPACE in w else self.encode(w) for w in words)
-        return list(chain.from_iterable(spelled))
+        space, both = self._part(SPACE), zip(words, encoded, strict=True)
+        return [space + self._bytes(word) if SPACE in word else ids for word, ids in both]
 
     def decode(self, ids: Ids) -> str:
         return cast(str, self._processor.decode([int(i) for i in ids if i >= len(SPECIALS)]))
@@ -186,32 +192,24 @@ class Split(Tokenizer):
 
     @classmethod
     def learn(cls, lines: Iterable[str]) -> Self:
-        """The vocabulary of a text: most frequent first, ties in alphabetical order."""
-        counts = Counter(token for line in lines for token in line.split())
+        """The vocabulary of a text."""
+        return cls.of(Counter(token for line in lines for token in line.split()))
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int]) -> Self:
+        """The vocabulary of counted tokens: most frequent first, ties in alphabetical order."""
         if not counts:
             raise InputError("There are no tokens to build a vocabulary from; give some text.")
         return cls(sorted(counts, key=lambda token: (-counts[token], token)))
 
-    @classmethod
-    def from_dictionary(cls, path: Path) -> Self:
-        """The vocabulary of a fairseq `dict.txt`: a token and its count on every line."""
-        tokens: dict[str, None] = {}
-        for number, line in enumerate(read_lines(path), start=1):
-            token, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
-            if token.split() != [token] or not count.isdecimal() or token in tokens:
-                problem = "repeats a token" if token in tokens else "is not a token and its count"
-                raise InputError(f"{path}, line {number} {problem}; give a fairseq dict.txt.")
-            tokens[token] = None
-        if not tokens:
-            raise InputError(f"{path} has no tokens; give a dict.txt as fairseq writes it.")
-        return cls(list(tokens))
-
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(token, UNK) for token in text.split()]
 
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        return [[self._ids.get(word, UNK)] for word in words]
+
     def decode(self, ids: Ids) -> str:
-        tokens = [self._tokens[int(i)] for i in ids if i >= len(SPECIALS)]
-        return join_pieces(" ".join(tokens))
+        return join_pieces(" ".join(self._tokens[int(i)] for i in ids if i >= len(SPECIALS)))
 
     def __len__(self) -> int:
         return len(self._tokens)

@@ -52,10 +52,11 @@ class Layer(nn.Module):
 
     Parameters are named by sublayer, not by block, so weights fit every method and placement.
     With `recompute` the backward pass computes the layer again, stage by stage and with the same
-    dropout, so that nothing but y is kept of it.
+    dropout, so that nothing but y is kept of it. `compiled` stands for `integrate` in training.
     """
 
     recompute = False
+    compiled: Callable[..., tuple[Tensor, History]] | None = None
 
     def __init__(self, shape: StackShape, index: int) -> None:
         super().__init__()
@@ -79,12 +80,15 @@ class Layer(nn.Module):
         state: LayerState | None = None,
     ) -> tuple[Tensor, History]:
         """y (T, B, d) -> (y', history) after all blocks of this layer; memory (S, B, d)."""
-        if self.recompute and torch.is_grad_enabled():
-            again = cast(Any, checkpoint)
-            return again(self._integrate, y, history, context, memory, state, use_reentrant=False)
-        return self._integrate(y, history, context, memory, state)
+        inputs = (self, y, history, context, memory, state)
+        if not torch.is_grad_enabled():  # decoding and validation have a new shape every time
+            return Layer.integrate(*inputs)
+        integrate = self.compiled or Layer.integrate
+        if self.recompute:
+            return cast(Any, checkpoint)(integrate, *inputs, use_reentrant=False)
+        return integrate(*inputs)
 
-    def _integrate(
+    def integrate(
         self,
         y: Tensor,
         history: History,
@@ -92,6 +96,7 @@ class Layer(nn.Module):
         memory: Tensor | None,
         state: LayerState | None,
     ) -> tuple[Tensor, History]:
+        """All blocks of this layer, one after the other; shapes as in `forward`."""
         projected = state.memory if state else self._projected(memory)
         context = replace(context, memory=projected)
         caches = repeat(None) if state is None else iter(state.caches)

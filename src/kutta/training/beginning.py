@@ -6,10 +6,10 @@ from kutta.config import Config
 from kutta.data.batches import BatchStream
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
+from kutta.model import TextModel
 from kutta.model.grow import grow
 from kutta.model.initialise import profile_admin
 from kutta.model.weights import fill, own_tensors, read_tensors
-from kutta.training.loop import Trainer
 from kutta.translate.loading import WEIGHTS, vocabulary_of
 
 # A grown model takes over the shallow one's vocabulary and widths: these must be the same in both.
@@ -20,16 +20,16 @@ _KEPT = (
 )
 
 
-def begin(trainer: Trainer, config: Config, stream: BatchStream) -> None:
+def begin(model: TextModel, config: Config, stream: BatchStream) -> None:
     """Take over the weights of a shallower run (train.grow_from), or profile ADMIN's residuals.
 
     Both follow from settings, files and the first batch alone, so beginning again is the same.
     """
     if config.train.grow_from:
-        _grow(trainer, config)
+        _grow(model, config)
     elif config.model.init == "admin":
-        batch = stream.take(0).to(trainer.device)
-        profile_admin(trainer.model, batch.source, batch.target_in)
+        batch = stream.take(0).to(model.output_weight.device)
+        profile_admin(model, batch.source, batch.target_in)
 
 
 def check_shallow(config: Config) -> None:
@@ -66,19 +66,19 @@ def shallow_tokenizers(config: Config) -> Tokenizers | None:
     return Tokenizers.load(Path(config.train.grow_from)) if config.train.grow_from else None
 
 
-def _grow(trainer: Trainer, config: Config) -> None:
+def _grow(model: TextModel, config: Config) -> None:
     run, shallow = Path(config.run), Path(config.train.grow_from)
     if vocabulary_of(run) != vocabulary_of(shallow):
         raise InputError(
             f"The text in {run} was prepared with another vocabulary than that of {shallow}; make "
             "it anew with `kutta prepare CONFIG --overwrite`."
         )
-    model = Config.load(shallow / "config.json").model
-    depths = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
-    grown = grow(read_tensors(shallow / WEIGHTS), depths, trainer.model)
-    if missing := own_tensors(trainer.model).keys() - grown.keys():
+    before = Config.load(shallow / "config.json").model
+    depths = {"encoder": before.encoder_layers, "decoder": before.decoder_layers}
+    grown = grow(read_tensors(shallow / WEIGHTS), depths, model)
+    if missing := own_tensors(model).keys() - grown.keys():
         raise InputError(
             f"The model of {shallow} has nothing to grow {min(missing)} from; a grown model may "
             "have another depth and method, but no parameters of another kind."
         )
-    fill(trainer.model, grown, f"the model grown from {shallow}")
+    fill(model, grown, f"the model grown from {shallow}")

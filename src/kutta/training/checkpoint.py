@@ -3,7 +3,11 @@
 checkpoints/step-00000500/
     model.safetensors       the weights
     optimizer.safetensors   Adam's moments (only the newest two checkpoints keep them)
+    shards/                 instead of it, where parameters are split over processes: the parts of
+                            each, weights and moments
     state.json              step, position in the data, best validation, versions
+
+Either kind is gone on from by any number of processes, whether they split parameters or not.
 
 A checkpoint is `scheduled` where its step is a multiple of save_every. Others come from an
 interruption or a new best; only scheduled ones and the last are averaged, so that the final model
@@ -11,8 +15,9 @@ does not depend on whether and when a run was interrupted.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +27,15 @@ from torch import Tensor
 from kutta import __version__
 from kutta.errors import InputError
 from kutta.files import atomic_path, remove, write_json
-from kutta.model.weights import load_weights, read_tensors, save_weights, write_tensors
+from kutta.model.weights import fill, own_tensors, read_tensors, write_tensors
+from kutta.training.distributed import is_sharded
 from kutta.training.loop import Trainer
+from kutta.training.shards import cut_like, read_shards, whole_tensors, write_shards
+from kutta.training.team import Team
 
-FOLDER = "checkpoints"
-_WITH_OPTIMIZER = 2
+FOLDER, SHARDS = "checkpoints", "shards"
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+_WITH_MOMENTS = 2
 
 
 @dataclass
@@ -43,22 +52,49 @@ def save_checkpoint(
     run: Path, trainer: Trainer, progress: Progress, scheduled: bool = True
 ) -> Path:
     """Write the checkpoint of this step in one piece; return its folder."""
-    path = run / FOLDER / f"step-{trainer.step:08d}"
-    with atomic_path(path) as folder:
-        folder.mkdir()
-        save_weights(trainer.model, folder / "model.safetensors")
-        write_tensors(_optimizer_tensors(trainer), folder / "optimizer.safetensors")
+    path, team = run / FOLDER / f"step-{trainer.step:08d}", trainer.team
+    sharded = is_sharded(trainer.module)
+    if not (team.leads or sharded):
+        return path
+    with _one_folder(path, team) if sharded else _folder(path) as folder:
+        if sharded:
+            write_shards(_parts(trainer), folder / SHARDS, team)
+        else:
+            write_tensors(_moments(trainer), folder / "optimizer.safetensors")
+        weights = whole_tensors(trainer.model, keep=team.leads)
+        if not team.leads:
+            return path
+        write_tensors(weights, folder / "model.safetensors")
         state = {
             "step": trainer.step,
             "position": trainer.position,
             "bad_steps": trainer.bad_steps,
             "scheduled": scheduled,
-            "scaler": trainer.scaler.state_dict(),
+            "scale": {"value": trainer.scale.value, "steady": trainer.scale.steady},
             "progress": asdict(progress),
             "versions": {"kutta": __version__, "torch": torch.__version__},
         }
         write_json(folder / "state.json", state)
     return path
+
+
+@contextmanager
+def _folder(path: Path) -> Generator[Path]:
+    """A folder that takes its name when it is complete."""
+    with atomic_path(path) as folder:
+        folder.mkdir()
+        yield folder
+
+
+@contextmanager
+def _one_folder(path: Path, team: Team) -> Generator[Path]:
+    """The same for all processes of a team, on whose machines it may be mounted elsewhere."""
+    if not team.leads:
+        yield path.with_name(team.same(""))
+        return
+    with _folder(path) as folder:
+        team.same(folder.name)
+        yield folder
 
 
 def list_checkpoints(run: Path) -> list[Path]:
@@ -95,18 +131,19 @@ def _scheduled(path: Path) -> bool:
 def resume(run: Path, trainer: Trainer) -> Progress | None:
     """Bring the trainer to the newest checkpoint; None where there is none."""
     checkpoints = list_checkpoints(run)
-    if not checkpoints:
+    newest = trainer.team.same(checkpoints[-1].name if checkpoints else "")
+    if not newest:
         return None
-    path = checkpoints[-1]
+    path = run / FOLDER / newest
     try:
         state: dict[str, Any] = json.loads((path / "state.json").read_text())
-        tensors = read_tensors(path / "optimizer.safetensors")
-        load_weights(trainer.model, path / "model.safetensors")
-        _restore_optimizer(trainer, tensors)
+        weights, moments = _read(trainer, path)
+        fill(trainer.model, weights, str(path))
+        _restore_moments(trainer, moments)
         trainer.step, trainer.position = state["step"], state["position"]
         trainer.bad_steps = state["bad_steps"]
-        if state["scaler"]:
-            trainer.scaler.load_state_dict(state["scaler"])
+        if trainer.scale.dynamic and "scale" in state:
+            trainer.scale = replace(trainer.scale, **state["scale"])
         return Progress(**state["progress"])
     except (OSError, ValueError, KeyError, TypeError, InputError) as error:
         before = f"from {checkpoints[-2].name}" if len(checkpoints) > 1 else "from the beginning"
@@ -123,8 +160,9 @@ def prune(run: Path, keep_last: int, best_step: int) -> None:
         if path not in kept:
             # Its name goes first, so that a half-removed checkpoint is never taken for a whole one.
             remove(path.rename(path.with_name(f".{path.name}.tmp")))
-    for path in list_checkpoints(run)[:-_WITH_OPTIMIZER]:
+    for path in list_checkpoints(run)[:-_WITH_MOMENTS]:
         remove(path / "optimizer.safetensors")
+        remove(path / SHARDS)
 
 
 def average(paths: Sequence[Path], out: Path) -> None:
@@ -144,7 +182,10 @@ def average(paths: Sequence[Path], out: Path) -> None:
     write_tensors(mean, out, origin=f"average:{len(files)}")
 
 
-def _optimizer_tensors(trainer: Trainer) -> dict[str, Tensor]:
+Tensors = dict[str, Tensor]
+
+
+def _moments(trainer: Trainer) -> Tensors:
     """Adam's state by parameter name: step, exp_avg, exp_avg_sq."""
     state = trainer.optimizer.state
     return {
@@ -154,13 +195,35 @@ def _optimizer_tensors(trainer: Trainer) -> dict[str, Tensor]:
     }
 
 
-def _restore_optimizer(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
+def _parts(trainer: Trainer) -> Tensors:
+    """Weights and moments, as this process has them."""
+    weights = own_tensors(trainer.model)
+    return {f"weight.{name}": t.detach() for name, t in weights.items()} | _moments(trainer)
+
+
+def _read(trainer: Trainer, path: Path) -> tuple[Tensors, Tensors]:
+    """Weights and moments of a checkpoint, split as those of the trainer are."""
+    own = {name: tensor.detach() for name, tensor in own_tensors(trainer.model).items()}
+    layout = {f"{kind}.{name}": t for kind in ("weight", *_MOMENTS) for name, t in own.items()}
+    layout |= {f"step.{name}": torch.zeros(()) for name in own}
+    if (path / SHARDS).is_dir():
+        tensors = read_shards(path / SHARDS, layout, trainer.team)
+    else:
+        weights = read_tensors(path / "model.safetensors")
+        tensors = {f"weight.{name}": tensor for name, tensor in weights.items()}
+        tensors |= read_tensors(path / "optimizer.safetensors")
+        tensors = {n: cut_like(t, layout[n]) if n in layout else t for n, t in tensors.items()}
+    weights = {n[7:]: t for n, t in tensors.items() if n.startswith("weight.")}
+    return weights, {n: t for n, t in tensors.items() if not n.startswith("weight.")}
+
+
+def _restore_moments(trainer: Trainer, tensors: Tensors) -> None:
     """Put Adam's state back; a parameter that has not been updated yet has none."""
     left = dict(tensors)
     for name, parameter in trainer.model.named_parameters():
         if f"step.{name}" not in left:
             continue
-        state = {key: left.pop(f"{key}.{name}") for key in ("step", "exp_avg", "exp_avg_sq")}
+        state = {key: left.pop(f"{key}.{name}") for key in ("step", *_MOMENTS)}
         if not state["exp_avg"].shape == state["exp_avg_sq"].shape == parameter.shape:
             raise InputError(f"the moments of {name} have another shape")
         trainer.optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}

@@ -1,13 +1,13 @@
 """The training loop: an iterator that makes one update and yields what happened.
 
 Everything random in an update follows from (seed, number of the micro-batch), so a run that goes
-on from a checkpoint draws exactly what an uninterrupted run would have drawn.
+on from a checkpoint draws exactly what an uninterrupted run would have drawn, and so do the
+processes that share an update.
 """
 
 import math
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,11 +18,20 @@ from kutta.config import TrainConfig
 from kutta.data.batches import Batch, BatchStream
 from kutta.errors import InputError
 from kutta.model import TextModel
-from kutta.training.memory import keep_freed_memory
-from kutta.training.objective import token_loss
+from kutta.model.stack import Layer
+from kutta.training.compilation import compile_layers
+from kutta.training.distributed import (
+    finish_gradients,
+    norm_of,
+    parameter_groups,
+    spread,
+    syncing,
+)
+from kutta.training.memory import keep_freed_memory, out_of_memory
+from kutta.training.objective import TokenLoss, token_loss
+from kutta.training.precision import LossScale, autocast, set_matrix_products
 from kutta.training.schedule import learning_rate
-
-_PRECISION = {"bf16": torch.bfloat16, "fp16": torch.float16}
+from kutta.training.team import ALONE, Team
 
 
 @dataclass(frozen=True)
@@ -54,66 +63,100 @@ class Trainer:
 
     model: TextModel
     optimizer: torch.optim.Adam
-    scaler: torch.amp.GradScaler
+    scale: LossScale
     device: torch.device
+    team: Team
+    module: nn.Module  # the model, or what spreads it over the team
     step: int = 0
     position: int = 0
     bad_steps: int = 0
 
 
-def make_trainer(model: TextModel, config: TrainConfig, device: torch.device) -> Trainer:
-    """A trainer at step 0 (Adam; a loss scale for fp16)."""
+def make_trainer(
+    model: TextModel, config: TrainConfig, device: torch.device, team: Team = ALONE
+) -> Trainer:
+    """A trainer at step 0."""
+    # Split parameters are put together for each batch by all processes at once.
+    if config.accumulate < team.world or (config.shard and config.accumulate % team.world):
+        raise InputError(
+            f"train.accumulate = {config.accumulate} batches cannot be shared by {team.world} "
+            f"processes; set it to a multiple of {team.world}, with a smaller train.batch_tokens "
+            "for updates of the same size."
+        )
+    set_matrix_products(config)
     model.to(device)
     if device.type == "cpu":
         keep_freed_memory()
+    for layer in model.modules():
+        if isinstance(layer, Layer):
+            layer.recompute = config.recompute
+    if config.compile:
+        compile_layers(model, device)
+    module = spread(model, team, device, config.shard)
     optimizer = torch.optim.Adam(
-        model.parameters(), lr=config.lr, betas=config.adam_betas, eps=config.adam_eps, fused=True
+        parameter_groups(model),
+        lr=config.lr,
+        betas=config.adam_betas,
+        eps=config.adam_eps,
+        fused=True,
     )
-    scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
-    return Trainer(model, optimizer, scaler, device)
+    return Trainer(model, optimizer, LossScale.of(config), device, team, module)
+
+
+def rehearse(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
+    """Try the largest batch, so that memory runs out in the first second or not at all."""
+    model = trainer.model
+    # What Adam will hold. On a GPU it counts at once.
+    moments = [torch.empty_like(p) for p in model.parameters() for _ in range(2)]
+    model.train()
+    torch.manual_seed(config.seed)
+    with out_of_memory(config):
+        loss = _loss(trainer, stream.largest(), config)
+        loss.smoothed.backward()
+    del moments
+    trainer.optimizer.zero_grad(set_to_none=True)
 
 
 def fit(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Iterator[Step]:
     """Update the model until max_steps, yielding a Step after each update."""
     while trainer.step < config.max_steps:
         started = time.perf_counter()
-        batches = [stream.take(trainer.position + i) for i in range(config.accumulate)]
-        epoch, _ = stream.epoch_of(trainer.position)
-        step = _update(trainer, batches, config, epoch)
+        with out_of_memory(config):
+            step = _update(trainer, stream, config)
         yield replace(step, seconds=time.perf_counter() - started)
 
 
-def _update(trainer: Trainer, batches: list[Batch], config: TrainConfig, epoch: int) -> Step:
-    """One optimizer step over some micro-batches; the loss is the mean over all their tokens."""
-    model, optimizer, scaler = trainer.model, trainer.optimizer, trainer.scaler
-    model.train()
+def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
+    """One optimizer step over `accumulate` micro-batches; the loss is a mean over their tokens."""
+    team, optimizer, scale = trainer.team, trainer.optimizer, trainer.scale
+    trainer.model.train()
     rate = learning_rate(trainer.step + 1, config)
     for group in optimizer.param_groups:
         group["lr"] = rate
-    tokens = sum(batch.tokens for batch in batches)
+    last = trainer.position + config.accumulate
+    mine = team.share(range(trainer.position, last))
+    batches = [stream.take(number) for number in mine]
+    (tokens,) = team.total(sum(batch.tokens for batch in batches))
     smoothed = torch.zeros((), device=trainer.device)
     nll = torch.zeros((), device=trainer.device)
-    for offset, batch in enumerate(batches):
-        torch.manual_seed(_seed(config.seed, trainer.position + offset))
-        batch = batch.to(trainer.device)
-        with autocast(trainer.device, config):
-            hidden = model(batch.source, batch.target_in)
-            loss = token_loss(
-                hidden, model.output_weight, batch.target_out, model.pad, config.label_smoothing
-            )
-        scaler.scale(loss.smoothed / tokens).backward()
+    for number, batch in zip(mine, batches, strict=True):
+        torch.manual_seed(_seed(config.seed, number))
+        with syncing(trainer.module, last=number == mine[-1]):
+            loss = _loss(trainer, batch, config)
+            # Gradients are averaged over the team, and to be summed.
+            (scale.value * loss.smoothed / (tokens / team.world)).backward()
         smoothed += loss.smoothed.detach()
         nll += loss.nll
-    scaler.unscale_(optimizer)
-    limit = config.clip_norm or math.inf
-    norm = float(nn.utils.clip_grad_norm_(model.parameters(), limit))
-    finite = math.isfinite(float(smoothed)) and math.isfinite(norm)
+    finish_gradients(trainer.module)
+    norm = _clip(trainer, config)
+    sum_smoothed, sum_nll = team.total(float(smoothed), float(nll))
+    finite = math.isfinite(sum_smoothed) and math.isfinite(norm)
     if finite:
-        scaler.step(optimizer)
-    scaler.update()  # after a skipped step too: it lowers the scale of fp16
+        optimizer.step()
+    scale.update(finite)
     optimizer.zero_grad(set_to_none=True)
-    trainer.step += 1
-    trainer.position += len(batches)
+    epoch, _ = stream.epoch_of(trainer.position)
+    trainer.step, trainer.position = trainer.step + 1, last
     trainer.bad_steps = 0 if finite else trainer.bad_steps + 1
     if trainer.bad_steps >= config.max_bad_steps:
         raise InputError(
@@ -124,20 +167,34 @@ def _update(trainer: Trainer, batches: list[Batch], config: TrainConfig, epoch: 
     return Step(
         number=trainer.step,
         epoch=epoch,
-        loss=float(smoothed) / tokens,
-        nll=float(nll) / tokens,
+        loss=sum_smoothed / tokens,
+        nll=sum_nll / tokens,
         lr=rate,
         grad_norm=norm,
-        tokens=tokens,
+        tokens=int(tokens),
         skipped=not finite,
     )
 
 
-def autocast(device: torch.device, config: TrainConfig) -> AbstractContextManager[object]:
-    """The arithmetic of the forward pass."""
-    if config.precision == "fp32":
-        return nullcontext()
-    return torch.autocast(device.type, _PRECISION[config.precision])
+def _loss(trainer: Trainer, batch: Batch, config: TrainConfig) -> TokenLoss:
+    batch = batch.to(trainer.device)
+    model = trainer.model
+    with autocast(trainer.device, config):
+        hidden = trainer.module(batch.source, batch.target_in)
+        return token_loss(
+            hidden, model.output_weight, batch.target_out, model.pad, config.label_smoothing
+        )
+
+
+def _clip(trainer: Trainer, config: TrainConfig) -> float:
+    """Take the loss scale out of the gradients and limit their norm, which is returned."""
+    gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
+    trainer.scale.remove_from(gradients)
+    norm = norm_of(gradients)
+    if 0 < config.clip_norm < norm < math.inf:
+        for gradient in gradients:
+            gradient.mul_(config.clip_norm / (norm + 1e-6))
+    return norm
 
 
 def _seed(seed: int, position: int) -> int:

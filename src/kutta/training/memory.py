@@ -1,6 +1,13 @@
-"""Keeping the memory that training frees and takes again a thousand times a second."""
+"""Memory: keeping what training frees and takes again all the time, and running out of it."""
 
 import ctypes
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import torch
+
+from kutta.config import TrainConfig
+from kutta.errors import InputError
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt
 _LARGEST = 2**31 - 1
@@ -18,3 +25,20 @@ def keep_freed_memory() -> None:
         return
     mallopt(_MMAP_THRESHOLD, 1 << 30)
     mallopt(_TRIM_THRESHOLD, _LARGEST)
+
+
+@contextmanager
+def out_of_memory(config: TrainConfig) -> Generator[None]:
+    """Say what to lower where there is not enough memory for a batch."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not ran_out and "can't allocate memory" not in str(error):  # how the CPU says it
+            raise
+        again = "" if config.recompute else ", or set train.recompute = true"
+        raise InputError(
+            "There is not enough memory for a batch of train.batch_tokens = "
+            f"{config.batch_tokens:,}; lower it and raise train.accumulate by the same "
+            f"factor{again}."
+        ) from error

@@ -156,6 +156,21 @@ class Reporter:
                     self.events.add_scalar(f"{kind}/{name}", value, step)
 
 
+class Bystander:
+    """The reporter of a process that does not lead: it says nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def step(self, step: Step) -> None: ...
+
+    def validation(self, step: int, result: Validation, new_best: bool) -> None: ...
+
+    def say(self, text: str, shown: bool = True) -> None: ...
+
+
 def read_metrics(run: Path) -> list[dict[str, Any]]:
     """All records of a run; a last line cut short by a crash is left out."""
     path = run / METRICS

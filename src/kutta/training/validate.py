@@ -13,8 +13,8 @@ from kutta.data.batches import PairList, Pairs, batches_in_order
 from kutta.data.tokenizer import UNK, Tokenizer
 from kutta.metrics import Score
 from kutta.model import TextModel
-from kutta.training.loop import autocast
 from kutta.training.objective import token_loss
+from kutta.training.precision import autocast
 
 
 @dataclass(frozen=True)

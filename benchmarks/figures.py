@@ -1,0 +1,135 @@
+"""From what was measured to rows (one for each toolkit, size and method) and targets."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from contest import Entrant, running
+from corpus import Corpus
+from peers.toolkit import Size
+
+from kutta.config import ModelConfig
+from kutta.model.arithmetic import cost_of
+from kutta.model.build import build_model
+
+Row = dict[str, Any]
+FASTER = {"tiny": 1.5, "base": 1.15}  # than the fastest peer
+MARKS = 4  # words of Kutta's vocabulary that are not in the text
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number; `at_least` or `at_most` make it a target."""
+
+    case: str
+    name: str
+    value: float
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def target(self) -> str:
+        if self.at_least is not None:
+            return f"≥ {self.at_least:g}"
+        return "" if self.at_most is None else f"≤ {self.at_most:,g}"
+
+    @property
+    def verdict(self) -> str:
+        if not self.target:
+            return ""
+        low = -math.inf if self.at_least is None else self.at_least
+        high = math.inf if self.at_most is None else self.at_most
+        return "ok" if low <= self.value <= high else "MISSED"
+
+
+def operations_per_token(size: Size, method: str, corpus: Corpus) -> float:
+    """Operations of an update's matrix products for each target token and its share of the source.
+
+    Two forward and four backward for each parameter of a product; what is computed again in the
+    backward pass counts once, and attention's own products do not count.
+    """
+    with torch.device("meta"):  # sizes without numbers
+        model = build_model(
+            ModelConfig(
+                d_model=size.d_model,
+                ffn=size.ffn,
+                heads=size.heads,
+                encoder_layers=size.layers,
+                decoder_layers=size.layers,
+                solver=method.partition("+")[0],
+            ),
+            corpus.words + MARKS,
+            corpus.words + MARKS,
+            shared=True,
+        )
+    cost = cost_of(model)
+    return 6 * (cost.per_source_token * corpus.source_per_target + cost.per_target_token)
+
+
+def row_of(entrant: Entrant, gemm: dict[int, float], corpus: Corpus) -> Row:
+    """All that is known of one way of training; medians over rounds."""
+    case, rates = entrant.case, list(entrant.rates.values())
+    operations = operations_per_token(case.size, case.method, corpus)
+    shares = [rate * operations / (gemm[n] * 1e9) for n, rate in entrant.rates.items()]
+    return {
+        "toolkit": entrant.toolkit.name,
+        "version": entrant.toolkit.version,
+        "size": case.size.name,
+        "method": case.method,
+        "split": str(case.split),
+        "tokens_per_second": round(median(rates), 1),
+        "spread": [round(min(rates), 1), round(max(rates), 1)],
+        "peak_mb": round(entrant.peak_mb),
+        "gemm_share": round(median(shares), 3),
+        "startup_s": round(median(entrant.startups), 1),
+        "tokens_per_update": round(entrant.tokens_per_update),
+        "rounds": len(rates),
+    }
+
+
+def fastest(rows: Iterable[Row]) -> list[Row]:
+    """Of each toolkit, size and method, the split that was fastest."""
+    best: dict[tuple[str, str, str], Row] = {}
+    for row in rows:
+        key = row["toolkit"], row["size"], row["method"]
+        if key not in best or row["tokens_per_second"] > best[key]["tokens_per_second"]:
+            best[key] = row
+    return list(best.values())
+
+
+def times_faster(ours: Entrant, theirs: Entrant) -> float:
+    """The median of the ratio of rates within a round: both then met the same minute."""
+    common = ours.rates.keys() & theirs.rates.keys()
+    return median(ours.rates[number] / theirs.rates[number] for number in common)
+
+
+def figures_of(
+    size: Size, entrants: list[Entrant], corpus: Corpus, gemm: dict[int, float]
+) -> Iterator[Figure]:
+    """How Kutta stands against its peers and its targets at one size."""
+    yield Figure(size.name, "gemm_gflops", median(gemm.values()))
+    measured = running(entrants)
+    kutta = {e.case.method: e for e in measured if e.toolkit.name == "Kutta"}
+    peers = [e for e in measured if e.toolkit.name != "Kutta"]
+    if "euler" not in kutta:
+        return
+    euler, base = kutta["euler"], size.name == "base"  # memory and share matter there only
+    share = row_of(euler, gemm, corpus)["gemm_share"]
+    yield Figure(size.name, "gemm_share", share, at_least=0.75 if base else None)
+    for peer in sorted(peers, key=lambda e: times_faster(euler, e))[:1]:
+        times = times_faster(euler, peer)
+        yield Figure(size.name, f"speed / {peer.name}", times, at_least=FASTER[size.name])
+    for peer in sorted(peers, key=lambda e: e.peak_mb)[:1]:
+        part = euler.peak_mb / peer.peak_mb
+        yield Figure(size.name, f"peak_mb / {peer.name}", part, at_most=1.0 if base else None)
+    for method in sorted(kutta.keys() & {"rk2", "rk4"}):
+        more, once = (operations_per_token(size, m, corpus) for m in (method, "euler"))
+        cost = times_faster(euler, kutta[method]) / (more / once)
+        limit = 1.05 if base else None
+        yield Figure(size.name, f"{method} time_per_arithmetic", cost, at_most=limit)
+    if "rk4+recompute" in kutta:
+        part, limit = kutta["rk4+recompute"].peak_mb / euler.peak_mb, 1.25 if base else None
+        yield Figure(size.name, "rk4+recompute peak_mb / euler", part, at_most=limit)

@@ -1,0 +1,99 @@
+"""Kutta, as its users run it: `kutta prepare`, then `kutta train`."""
+
+import sys
+from pathlib import Path
+
+from environments import run
+
+from kutta import __version__
+from kutta.data.batches import BatchStream
+from kutta.data.store import Store
+from peers.toolkit import (
+    DROPOUT,
+    ENDLESS,
+    RATE,
+    SMOOTHING,
+    SOURCE,
+    TARGET,
+    WARMUP,
+    Case,
+    Job,
+    Place,
+    Split,
+    Toolkit,
+    number_in,
+)
+
+SEED = 1
+
+
+def prepare(place: Place) -> None:
+    """Nothing that all runs share: each has its own store."""
+
+
+def config_of(case: Case, text: Path, folder: Path) -> str:
+    """Settings of a run that neither saves nor validates while it is watched."""
+    solver, _, recompute = case.method.partition("+")
+    size, split = case.size, case.split
+    return f"""\
+run = '{folder}'
+
+[data]
+dir = '{text}'
+source = "{SOURCE}"
+target = "{TARGET}"
+tokenizer = "split"
+
+[model]
+d_model = {size.d_model}
+ffn = {size.ffn}
+heads = {size.heads}
+encoder_layers = {size.layers}
+decoder_layers = {size.layers}
+solver = "{solver}"
+dropout = {DROPOUT}
+attention_dropout = {DROPOUT}
+relu_dropout = {DROPOUT}
+
+[train]
+max_steps = {ENDLESS}
+batch_tokens = {split.tokens}
+accumulate = {split.pieces}
+lr = {RATE}
+warmup = {WARMUP}
+label_smoothing = {SMOOTHING}
+recompute = {str(bool(recompute)).lower()}
+log_every = 1
+save_every = {ENDLESS}
+valid_bleu = false
+seed = {SEED}
+"""
+
+
+def job(place: Place, case: Case) -> Job:
+    name = f"{case.size.name}-{case.method}"
+    folder, config = place.work / name, place.work / f"{name}.toml"
+    config.write_text(config_of(case, place.text, folder), encoding="utf-8")
+    kutta = [sys.executable, "-m", "kutta"]
+    run([*kutta, "prepare", str(config)])
+    stream = BatchStream(Store.open(folder / "store" / "train.arrow"), case.split.tokens, SEED)
+
+    def tokens(line: str) -> int | None:
+        """The log numbers the update, and its batches follow from its number."""
+        update = number_in(r"^step (\d+)  epoch", line)
+        if update is None:
+            return None
+        last = int(update) * case.split.pieces
+        return sum(stream.take(n).tokens for n in range(last - case.split.pieces, last))
+
+    return Job([*kutta, "train", str(config)], {}, tokens)
+
+
+TOOLKIT = Toolkit(
+    name="Kutta",
+    install=((f"kutta=={__version__}",),),
+    splits=(Split(pieces=4),),
+    prepare=prepare,
+    job=job,
+    methods=("euler", "rk2", "rk4", "rk4+recompute"),
+)

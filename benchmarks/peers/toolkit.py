@@ -1,0 +1,104 @@
+"""What the benchmark knows of a toolkit: how to install, prepare and start it, and read its log."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+UPDATE_TOKENS = 4096  # of every update, as a toolkit counts them: most count padding too
+SOURCE, TARGET = "en", "de"
+DROPOUT, SMOOTHING, RATE, WARMUP = 0.1, 0.1, 0.001, 4000
+TORCH = "torch==2.13.0"  # one for all that are built on it
+ENDLESS = 1_000_000  # updates: training is ended from outside
+
+
+@dataclass(frozen=True)
+class Size:
+    """The sizes of a Transformer with as many decoder as encoder layers."""
+
+    name: str
+    d_model: int
+    ffn: int
+    heads: int
+    layers: int
+
+
+SIZES = (Size("tiny", 128, 256, 4, 4), Size("base", 512, 2048, 8, 6))
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the tokens of an update are shared out: pieces one after the other, in processes."""
+
+    pieces: int = 1
+    processes: int = 1
+
+    @property
+    def tokens(self) -> int:
+        return UPDATE_TOKENS // self.pieces
+
+    def __str__(self) -> str:
+        pieces = f"{self.pieces} x " if self.pieces > 1 else ""
+        processes = f", {self.processes} processes" if self.processes > 1 else ""
+        return f"{pieces}{self.tokens:,}{processes}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained, and how an update is split."""
+
+    size: Size
+    method: str
+    split: Split
+
+    def __str__(self) -> str:
+        return f"{self.size.name} {self.method} {self.split}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a toolkit works: its Python, the text (train, valid, vocab.txt), a scratch folder."""
+
+    python: Path
+    text: Path
+    work: Path
+    threads: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training to start; `tokens` reads the target tokens of an update off its line of the log.
+
+    Target tokens are real ones: the end mark counts, padding does not. Other lines give None.
+    """
+
+    command: list[str]
+    environment: dict[str, str]
+    tokens: Callable[[str], int | None]
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """A toolkit; `install` has one pip command after the other, the last one names its version."""
+
+    name: str
+    install: tuple[tuple[str, ...], ...]
+    splits: tuple[Split, ...]
+    prepare: Callable[[Place], None]
+    job: Callable[[Place, Case], Job]
+    methods: tuple[str, ...] = ("euler",)
+
+    @property
+    def version(self) -> str:
+        return self.install[-1][0].partition("==")[2]
+
+
+def number_in(pattern: str, line: str) -> float | None:
+    """The number that the pattern's group finds in a line."""
+    found = re.search(pattern, line)
+    return float(found[1].replace(",", "")) if found else None
+
+
+def threaded(place: Place, processes: int = 1) -> dict[str, str]:
+    """The variable that shares out the threads of a toolkit built on torch."""
+    return {"OMP_NUM_THREADS": str(max(1, place.threads // processes))}

@@ -1,0 +1,326 @@
+"""Speed and memory of `kutta prepare`: beside its peers on the same text, and as text grows.
+
+Peers run in environments of their own, made here from the package registry. Every measurement is
+a process of its own; those that are compared take turns. `--help` says what can be chosen.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from kutta.data.workers import cores
+
+VOCABULARY = 16_000
+LANGUAGES = {
+    "en": ("a e i o u ea ou", "b c d f g h l m n p r s t w th st"),
+    "de": ("a e i o u ä ö ü au ei", "b d f g h k l m n r s t w z ch sch"),
+}
+TYPES = 2_000_000  # different words of a language
+UNIQUE = 1_000_000  # pairs of text; a longer corpus says them again
+Row = dict[str, Any]
+
+LEARN = """
+import sys
+from pathlib import Path
+from kutta.data.prepare import learn_tokenizers
+folder, out, vocabulary = sys.argv[1:]
+learn_tokenizers(Path(folder), "valid", "en", "de", "bpe", int(vocabulary), True).save(Path(out))
+"""
+KUTTA = """
+import sys
+from pathlib import Path
+from kutta.data.prepare import prepare
+from kutta.data.tokenizer import Tokenizers
+folder, out, model, processes = sys.argv[1:]
+prepare(Path(folder), "en", "de", out=Path(out), tokenizer_folder=Path(out),
+        tokenizers=Tokenizers.load(Path(model)), processes=int(processes))
+"""
+# What spm_encode does, which is not in the wheel: batches of lines to ids, here in binary.
+SENTENCEPIECE = """
+import sys
+from array import array
+from itertools import chain, islice
+from sentencepiece import SentencePieceProcessor
+folder, out, model, threads = sys.argv[1:]
+processor = SentencePieceProcessor(model_file=model + "/tokenizer.model")
+for language in ("en", "de"):
+    with open(f"{folder}/train.{language}") as lines, open(f"{out}/ids.{language}", "wb") as ids:
+        while batch := list(islice(lines, 8192)):
+            encoded = processor.encode(batch, num_threads=int(threads))
+            array("i", chain.from_iterable(encoded)).tofile(ids)
+"""
+SUBWORD_NMT = """
+import subprocess, sys
+folder, out, model, workers = sys.argv[1:]
+command = [sys.executable, "-m", "subword_nmt.apply_bpe", "-c", model + "/codes"]
+for language in ("en", "de"):
+    subprocess.run([*command, "--num-workers", workers, "-i", f"{folder}/train.{language}",
+                    "-o", f"{out}/pieces.{language}"], check=True, stderr=subprocess.DEVNULL)
+"""
+GROW = """
+import json, sys, time
+from pathlib import Path
+from kutta.data.prepare import learn_tokenizers, prepare
+folder, vocabulary = Path(sys.argv[1]), int(sys.argv[2])
+started = time.perf_counter()
+tokenizers = learn_tokenizers(folder, "train", "en", "de", "bpe", vocabulary, True)
+learned = time.perf_counter()
+report = prepare(folder, "en", "de", out=folder, tokenizer_folder=folder, tokenizers=tokenizers)
+ended = time.perf_counter()
+print(json.dumps({"kept": report.train.kept, "learn_s": learned - started,
+                  "encode_s": ended - learned}))
+"""
+OPEN = """
+import json, sys, time
+from pathlib import Path
+import torch
+from kutta.data.batches import BatchStream
+from kutta.data.store import Store
+started = time.perf_counter()
+stream = BatchStream(Store.open(Path(sys.argv[1])), 4096, seed=1)
+first = stream.take(0)
+opened = time.perf_counter()
+for number in range(1, 21):
+    stream.take(number)
+ended = time.perf_counter()
+print(json.dumps({"open_s": opened - started, "batch_ms": (ended - opened) / 20 * 1000}))
+"""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A program that encodes train.en and train.de of a folder, in its environment."""
+
+    name: str
+    program: str
+    package: str | None = None  # None: Kutta, in this environment
+
+    def python(self, environments: Path) -> Path:
+        folder = environments / f"prepare-{self.package}"
+        python = folder / "bin" / "python"
+        if self.package is None:
+            return Path(sys.executable)
+        if subprocess.run([python, "-m", "pip", "show", self.package], **QUIET).returncode:
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True, **QUIET)
+            subprocess.run([python, "-m", "pip", "install", self.package], check=True, **QUIET)
+        return python
+
+
+QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+CONTESTANTS = (
+    Contestant("Kutta", KUTTA),
+    Contestant("sentencepiece", SENTENCEPIECE, "sentencepiece"),
+    Contestant("subword-nmt", SUBWORD_NMT, "subword-nmt"),
+)
+
+
+def spell(language: str) -> list[str]:
+    """Invented words, the frequent ones short: all of one syllable, then all of two, ..."""
+    vowels, consonants = (letters.split() for letters in LANGUAGES[language])
+    syllables = [c + v + end for end in ("", "n") for c in consonants for v in vowels]
+    np.random.default_rng(1).shuffle(syllables)
+    words, last = list[str](), [""]
+    while len(words) < TYPES:
+        last = [word + syllable for word in last[: TYPES // 100] for syllable in syllables]
+        words += last
+    return words[:TYPES]
+
+
+def sentences(pairs: int, seed: int) -> Iterator[dict[str, str]]:
+    """Text of both languages, some ten thousand lines at a time.
+
+    Lengths are like those of newstest (22 words on average), frequencies fall as those of real
+    words do: the first 100 make up 57% of the text, the first 10,000 91%, the first 131,000 96%.
+    """
+    draw = np.random.default_rng(seed)
+    words = {language: np.array(spell(language), object) for language in LANGUAGES}
+    for start in range(0, pairs, 20_000):
+        typical = draw.gamma(3.2, 7.0, min(20_000, pairs - start))
+        text: dict[str, str] = {}
+        for language in LANGUAGES:
+            lengths = np.clip(typical * draw.normal(1, 0.12, len(typical)), 1, 120).astype(int)
+            rank = 10 * ((1 - draw.random(lengths.sum())) ** (-1 / 0.35) - 1)
+            spoken = words[language][np.fmod(rank, TYPES).astype(int)].tolist()
+            ends = np.cumsum(lengths).tolist()
+            rows = zip([0, *ends], ends, strict=False)
+            text[language] = "".join(" ".join(spoken[i:j]) + ".\n" for i, j in rows)
+        yield text
+
+
+def write_corpus(folder: Path, pairs: int, seed: int = 1) -> int:
+    """Write train and valid of both languages; return the bytes of train."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {language: folder / f"train.{language}" for language in LANGUAGES}
+    for part, count, number in (("train", min(pairs, UNIQUE), seed), ("valid", 20_000, seed + 1)):
+        handles = {k: (folder / f"{part}.{k}").open("w", encoding="utf-8") for k in LANGUAGES}
+        for text in sentences(count, number):
+            for language, handle in handles.items():
+                handle.write(text[language])
+        for handle in handles.values():
+            handle.close()
+    for file in files.values():
+        text = file.read_bytes()
+        with file.open("ab") as handle:
+            for _ in range(pairs // UNIQUE - 1):
+                handle.write(text)
+    return sum(file.stat().st_size for file in files.values())
+
+
+def tree_mb(root: int) -> float:
+    """Memory of a process and all that it started (resident; what they share counts twice)."""
+    parents: dict[int, int] = {}
+    pages: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
+            pages[int(folder.name)] = int((folder / "statm").read_text().split()[1])
+        except (OSError, ValueError):
+            continue  # it has just ended
+    family = {root}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(pages.get(pid, 0) for pid in family) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def run(python: Path, program: str, *arguments: Any) -> Row:
+    """Run a program to its end: its own figures, its time and the peak memory of its tree."""
+    started, peak = time.perf_counter(), 0.0
+    command = [str(python), "-c", program, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            peak = max(peak, tree_mb(process.pid))
+            time.sleep(0.1)
+        seconds = time.perf_counter() - started
+        printed = process.stdout.read() if process.stdout else ""
+    if process.returncode:
+        raise RuntimeError(f"exit code {process.returncode}")
+    return {"seconds": seconds, "peak_mb": peak, **json.loads(printed or "{}")}
+
+
+def compare(folder: Path, pairs: int, rounds: int, environments: Path) -> list[Row]:
+    """Lines per second of every contestant, on one core and on all."""
+    write_corpus(folder, pairs)
+    run(Path(sys.executable), LEARN, folder, folder, VOCABULARY)
+    absent: dict[str, str] = {}
+    pythons: dict[str, Path] = {}
+    for contestant in CONTESTANTS:
+        try:
+            pythons[contestant.name] = contestant.python(environments)
+        except (OSError, subprocess.CalledProcessError) as error:
+            absent[contestant.name] = str(error).splitlines()[0]
+    if "subword-nmt" in pythons:
+        files = [folder / f"valid.{language}" for language in LANGUAGES]
+        (folder / "both").write_bytes(b"".join(file.read_bytes() for file in files))
+        learn = [pythons["subword-nmt"], "-m", "subword_nmt.learn_bpe", "-s", str(VOCABULARY)]
+        learn += ["-i", folder / "both", "-o", folder / "codes"]
+        subprocess.run(learn, check=True, **QUIET)
+    seconds: dict[tuple[str, int], list[Row]] = {}
+    for _ in range(rounds):
+        for used in sorted({1, cores()}):
+            for contestant in CONTESTANTS:
+                if contestant.name in pythons:
+                    python = pythons[contestant.name]
+                    row = run(python, contestant.program, folder, folder, folder, used)
+                    seconds.setdefault((contestant.name, used), []).append(row)
+    rows: list[Row] = [{"toolkit": name, "absent": why} for name, why in absent.items()]
+    for (name, used), measured in seconds.items():
+        typical = median(row["seconds"] for row in measured)
+        rows.append(
+            {
+                "toolkit": name,
+                "cores": used,
+                "lines_per_second": 2 * pairs / typical,
+                "seconds": typical,
+                "spread": [
+                    min(row["seconds"] for row in measured),
+                    max(row["seconds"] for row in measured),
+                ],
+                "peak_mb": max(row["peak_mb"] for row in measured),
+            }
+        )
+    return rows
+
+
+def grow(folder: Path, pairs: int) -> Row:
+    """Prepare a corpus of so many pairs, then open it for training, as far as its 21st batch."""
+    python = Path(sys.executable)
+    size = write_corpus(folder, pairs)
+    prepared = run(python, GROW, folder, 32_000)
+    store = folder / "train.arrow"
+    opened = run(python, OPEN, store)
+    return {
+        "pairs": pairs,
+        "text_mb": size / 1e6,
+        "store_mb": store.stat().st_size / 1e6,
+        "learn_s": prepared["learn_s"],
+        "encode_s": prepared["encode_s"],
+        "lines_per_second": 2 * pairs / prepared["encode_s"],
+        "prepare_peak_mb": prepared["peak_mb"],
+        "open_s": opened["open_s"],
+        "batch_ms": opened["batch_ms"],
+        "open_peak_mb": opened["peak_mb"],
+    }
+
+
+def show(title: str, rows: list[Row]) -> None:
+    table = Table(title=title)
+    for name in rows[-1]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = (f"{v:,.1f}" if isinstance(v, float) else str(v) for v in row.values())
+        table.add_row(*cells)
+    Console(width=160).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("compare", "grow"), help="one part of the two")
+    parser.add_argument("--pairs", type=int, nargs="+", default=[1_000_000, 4_000_000])
+    parser.add_argument("--compared", type=int, default=200_000, help="pairs of the comparison")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--envs", type=Path, default=Path.home() / ".cache" / "kutta-bench")
+    parser.add_argument("--quick", action="store_true", help="a few minutes, small corpora")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="add the figures to FILE")
+    chosen = parser.parse_args()
+    if chosen.quick:
+        chosen.pairs, chosen.compared, chosen.rounds = [100_000, 400_000], 50_000, 1
+    figures: Row = (
+        json.loads(chosen.json.read_text()) if chosen.json and chosen.json.exists() else {}
+    )
+    figures["machine"] = {"cores": cores(), "python": platform.python_version()}
+
+    def keep(part: str, rows: list[Row]) -> None:
+        show(part, rows)
+        figures[part] = rows
+        if chosen.json:
+            chosen.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+    if chosen.only != "grow":
+        with tempfile.TemporaryDirectory(prefix="kutta-prepare-") as folder:
+            keep("compare", compare(Path(folder), chosen.compared, chosen.rounds, chosen.envs))
+    if chosen.only != "compare":
+        grown = [row for row in figures.get("grow", []) if row["pairs"] not in chosen.pairs]
+        for pairs in chosen.pairs:
+            with tempfile.TemporaryDirectory(prefix="kutta-prepare-") as folder:
+                grown = sorted([*grown, grow(Path(folder), pairs)], key=lambda row: row["pairs"])
+            keep("grow", grown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""A training process that takes turns with others: it stands still while another one is measured.
+
+A line of its log ends an update, and the time at which we read it is the time of the update.
+Between turns the process and its children are stopped by a signal: they take memory, no processor.
+"""
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from environments import Absent, clean, last_line
+from peers.toolkit import Job
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update: real target tokens, and wall seconds."""
+
+    tokens: int
+    seconds: float
+
+
+class Trainee:
+    """A running training; `startup` is the time from its start to the end of its first update."""
+
+    def __init__(self, job: Job, limit: float) -> None:
+        self._job = job
+        self._lines: queue.Queue[tuple[float, str] | None] = queue.Queue()
+        self._said: deque[str] = deque(maxlen=200)  # for the reason of a failure
+        self._peaks: dict[int, float] = {}
+        started = time.perf_counter()
+        self._process = subprocess.Popen(
+            job.command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            env=clean(**job.environment),
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+        try:
+            _, at = self._next_update(limit)
+        except BaseException:
+            self.end()
+            raise
+        self.startup = at - started
+        self.pause()
+
+    def turn(self, updates: int, limit: float) -> list[Update]:
+        """Go on for some updates. What is computed after the last line, before the stop, is lost.
+
+        That is a millisecond or so, as is the work that was done so before this turn.
+        """
+        taken: list[Update] = []
+        before = time.perf_counter()
+        self._send(signal.SIGCONT)
+        for _ in range(updates):
+            tokens, at = self._next_update(limit)
+            taken.append(Update(tokens, at - before))
+            before = at
+        self.pause()
+        return taken
+
+    def pause(self) -> None:
+        self._send(signal.SIGSTOP)
+
+    def peak_mb(self) -> float:
+        """The most memory that each process has held so far, added up over all of them."""
+        for pid in family(self._process.pid):
+            with suppress(OSError, StopIteration):
+                self._peaks[pid] = peak_mb(pid)
+        return sum(self._peaks.values())
+
+    def end(self) -> None:
+        self._send(signal.SIGKILL)
+        self._process.wait()
+
+    def _send(self, number: signal.Signals) -> None:
+        for pid in family(self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put((time.perf_counter(), line))
+        self._lines.put(None)
+
+    def _next_update(self, limit: float) -> tuple[int, float]:
+        """Target tokens of the next update, and when it ended; `limit` seconds at most."""
+        until = time.perf_counter() + limit
+        while True:
+            try:
+                item = self._lines.get(timeout=max(0.0, until - time.perf_counter()))
+            except queue.Empty:
+                raise Absent(f"no update within {limit:.0f} s") from None
+            if item is None:
+                raise Absent(reason_in(list(self._said)))
+            at, line = item
+            self._said.append(line)
+            tokens = self._job.tokens(line)
+            if tokens is not None:
+                return tokens, at
+
+
+def reason_in(lines: list[str]) -> str:
+    """The line of a log that says best why the training ended: an exception, else the last one."""
+    raised = [line for line in lines if re.search(r"\b(\w*Error|\w*Exception): ", line)]
+    return last_line("\n".join(raised or lines))
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants, parents first; nothing where it has ended."""
+    parents: dict[int, list[int]] = {}
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                # The name in brackets may have blanks: the parent is the second word behind it.
+                words = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents.setdefault(int(words[1]), []).append(int(entry.name))
+    members = [pid] if (PROC / str(pid)).exists() else []
+    for member in members:
+        members += parents.get(member, [])
+    return members
+
+
+def peak_mb(pid: int | str = "self") -> float:
+    """The most memory that a process has held, in MB."""
+    status = (PROC / str(pid) / "status").read_text()
+    line = next(x for x in status.splitlines() if x.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024 / 1e6

@@ -1,0 +1,149 @@
+"""Worker processes on this machine, started by `kutta train` itself.
+
+On a CPU two processes of one thread each train small models faster than one process of two
+threads: nothing but the gradients is waited for. On several GPUs each needs a process anyway.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from kutta.config import TrainConfig
+from kutta.errors import InputError
+from kutta.training.team import MEETING, Lost
+
+_BYTES_PER_PARAMETER = 16  # weight, gradient and two moments, in fp32
+
+
+def cores() -> int:
+    """The processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def crew_size(config: TrainConfig, device: torch.device, parameters: int) -> int:
+    """How many processes of this machine share an update.
+
+    By itself it is the largest divisor of `accumulate` for which there are GPUs or cores, and
+    that keeps the copies of the model within a quarter of the machine's memory.
+    """
+    if config.workers:
+        return config.workers
+    if config.device not in ("auto", device.type):
+        return 1  # one device was chosen by its number
+    places = torch.cuda.device_count() if device.type == "cuda" else cores()
+    if device.type == "cpu":
+        room = _memory() // 4 // (_BYTES_PER_PARAMETER * parameters)
+        places = min(places // max(1, config.threads), room)
+    divisors = (n for n in range(1, config.accumulate + 1) if config.accumulate % n == 0)
+    return max((n for n in divisors if n <= places), default=1)
+
+
+def threads_of(config: TrainConfig, workers: int) -> int:
+    """CPU threads of each process: as asked, or its share of the cores."""
+    return config.threads or max(1, cores() // workers)
+
+
+class Crew:
+    """The processes beside this one, which is rank 0."""
+
+    def __init__(self, run: Path, about: dict[str, str], workers: int, folder: Path) -> None:
+        self._folder = folder
+        command = [sys.executable, "-m", "kutta", "train", str(run / "config.json")]
+        self._others = [
+            subprocess.Popen(
+                command,
+                env=os.environ | about | _place(rank),
+                stdin=subprocess.PIPE,  # held open: how a worker knows that this process lives
+                stdout=subprocess.DEVNULL,
+            )
+            for rank in range(1, workers)
+        ]
+
+    def arrive(self) -> None:
+        """Wait until all have started, or one has failed to."""
+        while len(list(self._folder.glob("here-*"))) < len(self._others):
+            if any(other.poll() is not None for other in self._others):
+                raise Lost
+            time.sleep(0.01)
+
+    def leave(self) -> None:
+        """Wait until all have ended by themselves."""
+        for other in self._others:
+            other.wait()
+
+    def fate(self) -> str:
+        """What became of the process that was lost."""
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            codes = [code for other in self._others if (code := other.poll())]
+            if codes and codes[0] < 0:
+                return (
+                    f"was ended by signal {-codes[0]}, perhaps for lack of memory: if so, lower "
+                    "train.batch_tokens or train.workers"
+                )
+            if codes:
+                return "failed, as its message says"
+            time.sleep(0.05)
+        return "does not answer any more"
+
+    def end(self) -> None:
+        """End those that are left: without this process they have nothing to go on with."""
+        for other in self._others:
+            other.kill()
+            other.communicate()
+
+
+@contextmanager
+def crew(run: Path, workers: int, threads: int) -> Generator[Crew]:
+    """Make this process rank 0 of `workers`, and start the others: each trains in the same run."""
+    with tempfile.TemporaryDirectory(prefix="kutta-") as folder, _environment() as environment:
+        about = {
+            MEETING: (Path(folder) / "meeting").as_uri(),
+            "WORLD_SIZE": str(workers),
+            "LOCAL_WORLD_SIZE": str(workers),
+            "OMP_NUM_THREADS": str(threads),
+        }
+        started = Crew(run, about, workers, Path(folder))
+        environment.update(about | _place(0))
+        try:
+            yield started
+            started.leave()
+        except Lost as lost:
+            raise InputError(
+                f"A worker process {started.fate()}. The checkpoints are kept; run the same "
+                "command to go on."
+            ) from lost
+        finally:
+            started.end()
+
+
+@contextmanager
+def _environment() -> Generator[MutableMapping[str, str]]:
+    """The environment variables, as they were again afterwards."""
+    before = dict(os.environ)
+    try:
+        yield os.environ
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _place(rank: int) -> dict[str, str]:
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine; where it does not say, as much as one would need."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError):
+        return sys.maxsize

@@ -1,0 +1,100 @@
+"""One model in several processes: DDP, or FSDP2 where parameters and moments are split up."""
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from kutta.model import TextModel
+from kutta.model.stack import Stack
+from kutta.training.team import Team
+
+
+def spread(model: TextModel, team: Team, device: torch.device, shard: bool) -> nn.Module:
+    """What to call instead of the model, so that gradients are averaged over the team."""
+    if team.world == 1:
+        return model
+    if shard:
+        return _shard(model, team, device)
+    return DistributedDataParallel(
+        model,
+        device_ids=[device] if device.type == "cuda" else None,
+        gradient_as_bucket_view=True,  # or every gradient would be held twice
+        find_unused_parameters=any(stack.shape.layer_drop > 0 for stack in _stacks(model)),
+    )
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether the parameters of a spread model are split over the processes."""
+    return isinstance(module, FSDPModule)
+
+
+def _shard(model: TextModel, team: Team, device: torch.device) -> nn.Module:
+    """Split the parameters of each layer, and of what is around them, over the processes.
+
+    Those of the root, the output matrix among them, stay whole from the forward pass to the end
+    of the backward pass, so the loss may use them outside of it.
+    """
+    mesh = init_device_mesh(device.type, (team.world,))
+    whole = set(_single_numbers(model))
+    for stack in _stacks(model):
+        # A parameter belongs to one unit, so what layers share stays with the model.
+        if not (stack.shape.share_layers or stack.shape.share_gamma):
+            for layer in stack.each_layer():
+                fully_shard(layer, mesh=mesh, ignored_params=whole)
+    fully_shard(model, mesh=mesh, ignored_params=whole)  # in place
+    return model
+
+
+def parameter_groups(model: nn.Module) -> list[dict[str, list[nn.Parameter]]]:
+    """The parameters for the optimizer: fused Adam takes split and whole ones one after another."""
+    parameters = list(model.parameters())
+    groups = ([p for p in parameters if isinstance(p, DTensor) == split] for split in (True, False))
+    return [{"params": group} for group in groups if group]
+
+
+def syncing(module: nn.Module, last: bool) -> AbstractContextManager[object]:
+    """Around forward and backward of a micro-batch: gradients are exchanged with the last one."""
+    if isinstance(module, FSDPModule):
+        module.set_requires_gradient_sync(last)
+    elif isinstance(module, DistributedDataParallel) and not last:
+        return cast(AbstractContextManager[object], module.no_sync())
+    return nullcontext()
+
+
+def finish_gradients(module: nn.Module) -> None:
+    """After the last micro-batch: the mean over the processes of what FSDP leaves alone."""
+    if not isinstance(module, FSDPModule):
+        return
+    gradients = [p.grad for p in _single_numbers(module) if p.grad is not None]
+    if gradients:
+        means = torch.stack(gradients)
+        dist.all_reduce(means)
+        means /= dist.get_world_size()
+        for gradient, mean in zip(gradients, means, strict=True):
+            gradient.copy_(mean)
+
+
+def norm_of(gradients: list[Tensor]) -> float:
+    """The Euclidean norm of all gradients together, over all processes that hold parts of them."""
+    split = [gradient for gradient in gradients if isinstance(gradient, DTensor)]
+    whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
+    norms = [nn.utils.get_total_norm(group) for group in (split, whole) if group]
+    return math.hypot(*(float(n.full_tensor() if isinstance(n, DTensor) else n) for n in norms))
+
+
+def _stacks(model: nn.Module) -> Iterator[Stack]:
+    return (child for child in model.children() if isinstance(child, Stack))
+
+
+def _single_numbers(model: nn.Module) -> list[nn.Parameter]:
+    """Parameters that cannot be split: learned coefficients that are one number."""
+    return [parameter for parameter in model.parameters() if parameter.dim() == 0]

@@ -1,0 +1,206 @@
+"""One sitting of a run: train, validate, save, until it ends or is interrupted."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from kutta.config import Config
+from kutta.data.batches import BatchStream
+from kutta.data.corpus import read_pairs
+from kutta.data.store import Store
+from kutta.data.tokenizer import Tokenizers
+from kutta.files import write_text
+from kutta.metrics import Score
+from kutta.model import TextModel, TranslationModel
+from kutta.model.weights import fill
+from kutta.training.card import method_of, model_card
+from kutta.training.checkpoint import (
+    Progress,
+    average,
+    prune,
+    regular_checkpoints,
+    save_checkpoint,
+)
+from kutta.training.distributed import is_sharded
+from kutta.training.loop import Step, Trainer, fit, rehearse
+from kutta.training.report import Bystander, Reporter
+from kutta.training.shards import whole_tensors
+from kutta.training.stopping import asked_to_stop
+from kutta.training.validate import Validation, held_out_loss, improves
+from kutta.translate.evaluate import valid_score
+from kutta.translate.translator import Translator
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended: "finished", "early stop" or "interrupted"."""
+
+    run: Path
+    step: int
+    ended: str
+    validation: Validation | None
+
+
+@dataclass
+class Session:
+    """What a sitting knows. All processes of a team have one; the leader's writes and speaks."""
+
+    config: Config
+    run: Path
+    trainer: Trainer
+    tokenizers: Tokenizers
+    validation_text: list[tuple[str, str]]
+    progress: Progress
+    plain: TextModel | None  # the leader's place for whole parameters, where they are split
+    latest: Validation | None = None
+
+    def go(self, stream: BatchStream, console: Console) -> Outcome:
+        """Train, validate, save; then average the last checkpoints into model.safetensors."""
+        trainer, ended = self.trainer, "finished"
+        with self._reporter(console) as reporter, asked_to_stop() as asked:
+            reporter.say(self._opening(stream))
+            if self._out_of_patience():
+                ended = "early stop"
+            elif trainer.step < self.config.train.max_steps:
+                rehearse(trainer, stream, self.config.train)
+                for step in fit(trainer, stream, self.config.train):
+                    reporter.step(step)
+                    ended = self._after(step, reporter, bool(asked))
+                    if ended != "finished":
+                        break
+            if ended == "interrupted":
+                reason = asked[0] if asked else "another process was asked to stop"
+                reporter.say(
+                    f"{reason}: saved at step {trainer.step}; run the same command to go on"
+                )
+            elif trainer.team.leads:
+                self._finish(reporter)
+        return Outcome(self.run, trainer.step, ended, self.latest)
+
+    def _after(self, step: Step, reporter: Reporter | Bystander, asked: bool) -> str:
+        """Validate and save where it is time; say whether and how the training ends here."""
+        settings, team = self.config.train, self.trainer.team
+        last = step.number == settings.max_steps
+        scheduled = step.number % settings.save_every == 0
+        better, enough = False, False
+        if last or step.number % (settings.valid_every or settings.save_every) == 0:
+            model = self._whole_model()
+            if team.leads:
+                better = self._validate(model, reporter)
+                enough = self._out_of_patience()
+            better, enough = team.follow(better, enough)
+        ended = "early stop" if enough else "interrupted" if team.any(asked) else "finished"
+        if last or scheduled or better or ended != "finished":
+            save_checkpoint(self.run, self.trainer, self.progress, scheduled)
+            if team.leads:
+                prune(self.run, settings.keep_last, self.progress.best_step)
+        return ended
+
+    def _reporter(self, console: Console) -> Reporter | Bystander:
+        if not self.trainer.team.leads:
+            return Bystander()
+        settings = self.config.train
+        return Reporter(
+            self.run,
+            self.trainer.step,
+            settings.max_steps,
+            settings.log_every,
+            settings.tensorboard,
+            console,
+        )
+
+    def _opening(self, stream: BatchStream) -> str:
+        count = sum(p.numel() for p in self.trainer.model.parameters())
+        model, step, team = self.config.model, self.trainer.step, self.trainer.team
+        beginning = f"going on from step {step}" if step else "starting"
+        processes = f", {team.world} processes" if team.world > 1 else ""
+        return (
+            f"{beginning}: {method_of(model)}, "
+            f"{count:,} parameters, {stream.batches_per_epoch:,} batches an epoch, "
+            f"device {self.trainer.device}{processes}"
+        )
+
+    def _whole_model(self) -> TextModel:
+        """The model to validate; where its parameters are split, all give theirs to the leader."""
+        model, team = self.trainer.model, self.trainer.team
+        if not is_sharded(self.trainer.module):
+            return model
+        whole = whole_tensors(model, keep=team.leads)
+        if self.plain is None:
+            return model
+        fill(self.plain, whole, "the model in training")
+        return self.plain.to(self.trainer.device)
+
+    def _validate(self, model: TextModel, reporter: Reporter | Bystander) -> bool:
+        """Look at the held-out data; return whether this is the best so far."""
+        trainer, settings = self.trainer, self.config.train
+        store = Store.open(self.run / "store" / "valid.arrow")
+        with _threads(torch.get_num_threads() * trainer.team.local_world):  # the others wait
+            result = held_out_loss(model, store, settings, trainer.device)
+            if translates(self.config):
+                bleu = self._bleu(model)
+                result = Validation(result.loss, result.nll, result.tokens, bleu)
+        if self.plain is not None:
+            self.plain.cpu()  # out of the way of training
+        better, value = improves(result, self.progress.best, settings.best)
+        if better:
+            self.progress = Progress(value, trainer.step, 0, settings.best)
+        else:
+            self.progress.since_best += 1
+        self.latest = result
+        reporter.validation(trainer.step, result, better)
+        return better
+
+    def _bleu(self, model: TextModel) -> Score:
+        """Greedy translations of the validation set, scored as the data asks for."""
+        assert isinstance(model, TranslationModel), "a language model has nothing to translate"
+        pairs = self.validation_text
+        greedy = self.config.decode.model_copy(update={"beam": 1})
+        cut = self.config.data.max_source
+        translator = Translator(
+            [model], self.tokenizers, greedy, self.trainer.device, max_source=cut
+        )
+        hypotheses = translator.translate([source for source, _ in pairs])
+        return valid_score(hypotheses, [target for _, target in pairs], self.config.data)
+
+    def _out_of_patience(self) -> bool:
+        patience = self.config.train.patience
+        return patience > 0 and self.progress.since_best >= patience
+
+    def _finish(self, reporter: Reporter | Bystander) -> None:
+        # No more than keep_last: a best that was kept from long ago is not among the last.
+        count = min(self.config.decode.average, self.config.train.keep_last)
+        chosen = regular_checkpoints(self.run)[-count:]
+        average(chosen, self.run / "model.safetensors")
+        write_text(self.run / "README.md", model_card(self.config, self.trainer, self.latest))
+        reporter.say(
+            f"{self.run / 'model.safetensors'}: the average of the last {len(chosen)} checkpoints"
+        )
+
+
+def translates(config: Config) -> bool:
+    """Whether validation translates: a language model has nothing to translate."""
+    return config.train.valid_bleu and not config.language_model
+
+
+def validation_text(config: Config) -> list[tuple[str, str]]:
+    """The validation pairs to translate, as text."""
+    data = config.data
+    if not translates(config):
+        return []
+    return list(read_pairs(Path(data.dir), data.valid, data.source, data.target))
+
+
+@contextmanager
+def _threads(count: int) -> Generator[None]:
+    """Let this process use so many threads for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

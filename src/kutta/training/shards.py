@@ -1,0 +1,109 @@
+"""Tensors that are split over processes: gathered, cut up, and kept as files of their parts.
+
+torch.distributed.checkpoint plans who writes and who reads which part, for any number of
+processes. Its safetensors format is taken, because its own one is a pickle.
+"""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import (
+    load,  # pyright: ignore[reportUnknownVariableType]
+)
+from torch.distributed.checkpoint.state_dict_saver import (
+    save,  # pyright: ignore[reportUnknownVariableType]
+)
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from kutta.errors import InputError
+from kutta.model.weights import own_tensors
+from kutta.training.team import Lost, Team
+
+
+def whole_tensors(model: nn.Module, keep: bool) -> dict[str, Tensor]:
+    """The parameters of a model, put together on the CPU one by one where they are split.
+
+    All processes take part; the result is empty in those that do not `keep` it.
+    """
+    whole: dict[str, Tensor] = {}
+    for name, tensor in own_tensors(model).items():
+        full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        if keep:
+            whole[name] = full.detach().cpu()
+    return whole
+
+
+def cut_like(tensor: Tensor, other: Tensor) -> Tensor:
+    """A whole tensor, split as the other is: this process takes its own part of it."""
+    if not isinstance(other, DTensor):
+        return tensor
+    tensor = tensor.to(other.device)
+    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)
+
+
+def write_shards(tensors: Mapping[str, Tensor], folder: Path, team: Team) -> None:
+    """Write the parts of each process to a file of its own; what all have is written once."""
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    with _one_answer(team):
+        save(_with_a_dimension(tensors), storage_writer=writer, process_group=team.talk)
+
+
+def read_shards(folder: Path, layout: Mapping[str, Tensor], team: Team) -> dict[str, Tensor]:
+    """The tensors of a folder, each split like that of its name in `layout`."""
+    with _one_answer(team):
+        sizes = _sizes(folder)
+        for name, size in sizes.items():
+            if name not in layout or (layout[name].shape or (1,)) != size:
+                raise InputError(f"{folder} has no {name} that fits this model")
+        like = {name: torch.empty_like(layout[name]) for name in sizes}
+        load(
+            cast(dict[str, Any], _with_a_dimension(like)),
+            storage_reader=HuggingFaceStorageReader(str(folder)),
+            process_group=team.talk,
+            no_dist=team.world == 1,
+        )
+    return like
+
+
+def _sizes(folder: Path) -> dict[str, torch.Size]:
+    """The sizes of the tensors in a folder, after a look that no part is missing."""
+    sizes: dict[str, torch.Size] = {}
+    metadata = HuggingFaceStorageReader(str(folder)).read_metadata()
+    for name, entry in metadata.state_dict_metadata.items():
+        assert isinstance(entry, TensorStorageMetadata), "safetensors hold tensors only"
+        if sum(chunk.sizes.numel() for chunk in entry.chunks) != entry.size.numel():
+            raise InputError(f"{folder} lacks a part of {name}")
+        sizes[name] = entry.size
+    return sizes
+
+
+def _with_a_dimension(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Single numbers as vectors: the reader takes slices. They share their memory."""
+    return {name: t if t.dim() else t.view(1) for name, t in tensors.items()}
+
+
+@contextmanager
+def _one_answer(team: Team) -> Generator[None]:
+    """What went wrong in any process is raised in the leader, and the others leave with it."""
+    try:
+        yield
+    except CheckpointException as error:  # not an Exception: it would pass every net
+        if not team.leads:
+            raise Lost from error
+        cause, _ = next(iter(error.failures.values()))
+        if isinstance(cause, OSError):
+            raise cause from error
+        raise InputError(str(cause)) from error
+    except SafetensorError as error:
+        raise InputError(f"a file of shards is damaged, perhaps cut off: {error}") from error

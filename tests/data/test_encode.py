@@ -1,0 +1,108 @@
+"""Encoding blocks: what is remembered changes nothing, and rows come back as they were."""
+
+import pickle
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kutta.data import encode as module
+from kutta.data.corpus import Block
+from kutta.data.encode import Encoded, Limits, Spelling, Tally, encoder, word_counter
+from kutta.data.tokenizer import BPE, Split, Tokenizers
+
+TEXT = ["the old man walks along the river", "größere häuser stehen näher am wasser"] * 4
+WORD = st.one_of(
+    st.sampled_from(["the", "old", "▁", "a▁b", "wasser", "x" * 99]),
+    st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=4),
+)
+TEXTS = st.lists(st.lists(WORD, max_size=6).map(" ".join), max_size=6)
+
+
+@pytest.fixture(scope="module")
+def bpe() -> BPE:
+    return BPE.learn(TEXT, 330)
+
+
+@pytest.mark.parametrize("remembered", [0, 12, module.REMEMBERED])
+@given(blocks=st.lists(TEXTS, max_size=4))
+@settings(deadline=None)
+def test_spelling_makes_of_a_text_what_the_tokenizer_makes_of_it(bpe, remembered, blocks):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "REMEMBERED", remembered)
+        for tokenizer in (bpe, Split.learn(TEXT)):
+            spelling = Spelling(tokenizer, "H")
+            for texts in blocks:
+                expected = [array("H", tokenizer.encode(text)) for text in texts]
+                assert spelling.encode(texts) == expected
+
+
+def test_what_is_remembered_is_bounded(bpe, monkeypatch):
+    monkeypatch.setattr(module, "REMEMBERED", 500)
+    spelling = Spelling(bpe, "H")
+    for block in range(100):
+        spelling.encode([f"{block}word{n} {'z' * 20}" for n in range(10)])
+        assert sum(map(len, spelling._words)) <= 500 + 10 * 30
+
+
+def test_a_word_is_encoded_once(bpe, monkeypatch):
+    asked = []
+
+    class Counting:
+        def encode_words(self, words):
+            asked.extend(words)
+            return bpe.encode_words(words)
+
+    spelling = Spelling(Counting(), "H")
+    for _ in range(3):
+        spelling.encode(["the old the man", "old man"])
+    assert asked == ["the", "old", "man"]
+
+
+def block(*files: str, tsv: bool = False) -> Block:
+    return Block(("a", "b")[: len(files)], tuple(file.encode() for file in files), 2, tsv)
+
+
+def test_an_encoded_block_survives_its_way_between_processes(bpe):
+    encode = encoder(Tokenizers(bpe, bpe), Limits(9, max_source=5))
+    sent = encode(block("the old man\n\nthe river\n", "der alte\nx\nam wasser\n"))
+    encoded: Encoded = pickle.loads(pickle.dumps(sent))
+    rows = [(bpe.encode("the old man")[:5], bpe.encode("der alte"))]
+    rows += [(bpe.encode("the river")[:5], bpe.encode("am wasser"))]
+    kept = [pair for pair in rows if max(map(len, pair)) <= 9]
+    assert [(list(source), list(target)) for source, target in encoded.pairs()] == kept
+    assert encoded.tally.read == 3
+    assert encoded.tally.dropped["with an empty source"] == 1
+
+
+@pytest.mark.parametrize(("words", "code"), [((1 << 16) - 4, "H"), ((1 << 16) - 3, "i")])
+def test_ids_take_two_bytes_where_the_vocabulary_allows_it(words, code):
+    split = Split([f"w{n}" for n in range(words)])
+    encoded = encoder(Tokenizers(split, split), Limits(9))(block(f"w{words - 1}\n", "w0\n"))
+    assert [tokens.typecode for tokens in encoded.tokens] == [code, code]
+    assert next(encoded.pairs())[0].tolist() == [words + 3]
+
+
+def test_separate_vocabularies_take_the_code_of_the_larger():
+    small, large = Split(["a"]), Split([f"w{n}" for n in range(1 << 16)])
+    encoded = encoder(Tokenizers(small, large), Limits(9))(block("a\n", "w7\n"))
+    assert [tokens.typecode for tokens in encoded.tokens] == ["i", "i"]
+
+
+@pytest.mark.parametrize(
+    ("sides", "counts"), [((0,), {"a": 2, "b": 1}), ((1,), {"a": 1, "c": 2}), ((0, 1), None)]
+)
+def test_words_are_counted_on_the_sides_asked_for(sides, counts):
+    counted = word_counter(sides)(block("a b\na\n", "c\nc a\n"))
+    assert dict(counted) == ({"a": 3, "b": 1, "c": 2} if counts is None else counts)
+
+
+def test_tallies_add_up_with_their_reasons_in_order():
+    total, more = Tally(), Tally(5, 2, cut=1)
+    more.dropped.update({"z": 2, "a": 1})
+    total.add(more)
+    more.dropped.update({"b": 1})
+    total.add(more)
+    assert (total.read, total.kept, total.cut) == (10, 4, 2)
+    assert list(total.dropped.items()) == [("z", 4), ("a", 2), ("b", 1)]

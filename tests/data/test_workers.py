@@ -1,0 +1,155 @@
+"""Work over processes: the same results in the same order, few pieces under way, clean ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+
+from kutta.data import workers
+from kutta.data.workers import cores, in_order
+from kutta.errors import InputError
+
+POWER = partial(partial, pow, 2)  # a worker knows nothing of this file, so all is built in
+
+
+def made(code: str):
+    """What makes the function written in `code`."""
+    return partial(eval, code)
+
+
+@pytest.fixture(autouse=True)
+def processes_at_once(monkeypatch):
+    monkeypatch.setattr(workers, "FEW", 0)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("few", [0, 3, 99])
+def test_results_come_in_order(monkeypatch, few, processes):
+    monkeypatch.setattr(workers, "FEW", few)
+    assert list(in_order(POWER, range(20), processes)) == [2**n for n in range(20)]
+
+
+def test_work_is_really_done_by_as_many_processes_as_asked():
+    pids = set(in_order(made("lambda piece: __import__('os').getpid()"), range(9), 3))
+    assert len(pids) == 3
+    assert os.getpid() not in pids
+
+
+def test_little_work_starts_no_process(monkeypatch):
+    monkeypatch.setattr(workers, "FEW", 5)
+    monkeypatch.setattr(workers, "_Worker", None)
+    assert len(list(in_order(POWER, range(5), 2))) == 5
+    with pytest.raises(TypeError):
+        list(in_order(POWER, range(6), 2))
+
+
+def test_few_pieces_are_under_way(monkeypatch):
+    monkeypatch.setattr(workers, "FEW", 4)
+    left = iter(range(100))
+    for received, _ in enumerate(in_order(POWER, left, 2), start=1):
+        assert 100 - left.__length_hint__() <= received + 2
+
+
+def test_large_pieces_and_results_do_not_stop_each_other():
+    """Each is many times what a pipe holds."""
+    pieces = [bytes([n]) * 3_000_000 for n in range(5)]
+    assert list(in_order(made("lambda piece: piece * 2"), pieces, 2)) == [p * 2 for p in pieces]
+
+
+def test_a_worker_has_not_loaded_torch_and_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    import torch  # noqa: F401
+
+    (tmp_path / "pickle.py").write_text("raise SystemExit('taken from the current folder')")
+    monkeypatch.chdir(tmp_path)
+    loaded = made("lambda name: name in __import__('sys').modules")
+    assert list(in_order(loaded, ["torch", "pyarrow", "pickle"], 1 + 1)) == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        ("__import__('signal').raise_signal", "signal SIGKILL"),
+        ("__import__('os')._exit", "exit code 9"),
+    ],
+)
+def test_a_worker_that_ends_early_is_told(code, how):
+    with pytest.raises(InputError, match=rf"ended before its work \({how}\)"):
+        list(in_order(made(code), [signal.SIGKILL] * 3, 2))
+
+
+def test_the_failure_of_a_piece_comes_after_the_results_before_it():
+    make = made(
+        "lambda n: n if n != 3 else (_ for _ in ()).throw("
+        "__import__('kutta.errors').errors.InputError('piece 3'))"
+    )
+
+    def pieces():
+        yield from range(5)
+        raise InputError("no sixth piece")
+
+    for processes in (1, 2, 4):
+        results = in_order(make, pieces(), processes)
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(InputError, match="piece 3"):
+            next(results)
+
+
+def test_a_failure_to_read_comes_after_all_results():
+    def pieces():
+        yield from range(5)
+        raise InputError("no sixth piece")
+
+    for processes in (1, 2, 9):
+        results = in_order(POWER, pieces(), processes)
+        assert [next(results) for _ in range(5)] == [1, 2, 4, 8, 16]
+        with pytest.raises(InputError, match="no sixth piece"):
+            next(results)
+
+
+def test_workers_end_when_nobody_listens_any_more():
+    results = in_order(made("lambda piece: __import__('os').getpid()"), range(9), 2)
+    pids = {next(results), next(results)}
+    results.close()
+    assert not any(map(alive, pids))
+
+
+def test_workers_end_when_their_parent_is_killed():
+    script = (
+        "from functools import partial\n"
+        "from kutta.data import workers\n"
+        "workers.FEW = 0\n"
+        "make = partial(eval, 'lambda piece: __import__(\"os\").getpid()')\n"
+        "for pid in workers.in_order(make, range(10**9), 2): print(pid, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as parent:
+        pids = {int(parent.stdout.readline()) for _ in range(4)}
+        parent.kill()
+        _, errors = parent.communicate(timeout=20)  # ends when nobody holds the pipe any more
+    assert len(pids) == 2
+    assert errors == b""
+    gone = time.monotonic() + 10
+    while any(map(alive, pids)) and time.monotonic() < gone:
+        time.sleep(0.01)
+    assert not any(map(alive, pids))
+
+
+def test_cores_are_those_that_may_be_used():
+    assert 1 <= cores() <= os.cpu_count()
+    if sys.platform == "linux":
+        narrow = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        code = narrow + "from kutta.data.workers import cores; print(cores())"
+        assert subprocess.check_output([sys.executable, "-c", code]) == b"1\n"
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

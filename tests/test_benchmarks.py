@@ -1,0 +1,341 @@
+"""The benchmark against peers: logs, turns, rows and tables, with made-up toolkits."""
+
+import gzip
+import json
+import os
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from chart import bars_of, draw, page_of
+from contest import Effort, Entrant, contest
+from corpus import Corpus, unpack
+from environments import INSTALLED, Absent, last_line, python_of
+from figures import Figure, Row, fastest, figures_of, operations_per_token, row_of, times_faster
+from peers import eole, fairseq, joeynmt, kutta, marian
+from peers.toolkit import SIZES, Case, Job, Place, Size, Split, Toolkit, number_in
+from tables import markdown_of_rows
+from trainee import Trainee, Update, family, peak_mb, reason_in
+
+TINY, BASE = SIZES
+TRAINING = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print("reading data", flush=True)
+while True:
+    time.sleep({seconds})
+    print("tokens 100", flush=True)
+"""
+
+
+def made_up_job(source: str) -> Job:
+    tokens = lambda line: int(line.split()[1]) if line.startswith("tokens") else None  # noqa: E731
+    return Job([sys.executable, "-c", source], {}, tokens)
+
+
+def made_up_entrant(name: str, source: str, size: Size = TINY, method: str = "euler") -> Entrant:
+    place = Toolkit(name, (("it==1.0",),), (Split(),), lambda place: None, lambda place, case: None)  # type: ignore[arg-type]
+    return Entrant(place, Case(size, method, Split()), made_up_job(source))
+
+
+def measured(name: str, rates: dict[int, float], peak: float, method: str = "euler") -> Entrant:
+    entrant = made_up_entrant(name, "", BASE, method)
+    entrant.turns = {number: [Update(round(rate), 1.0)] for number, rate in rates.items()}
+    entrant.startups, entrant.peak_mb = [4.0], peak
+    return entrant
+
+
+CORPUS = Corpus(Path(), words=96, source_tokens=110, target_tokens=100)
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+# --- what the logs say
+
+
+def place_in(folder: Path) -> Place:
+    (folder / "vocab.txt").write_text('a\n"b\n', encoding="utf-8")
+    return Place(Path("/env/bin/python"), folder, folder, threads=2)
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "line", "tokens"),
+    [
+        (
+            marian.TOOLKIT,
+            "[2026-01-01] Ep. 1 : Up. 2 : Sen. 670 : Cost 9.26519394 * 4,830 @ 4,830 after "
+            "7,962 : Time 3.99s : 1210.63 words/s : gNorm 36.0182\n",
+            4830,
+        ),
+        (
+            fairseq.TOOLKIT,
+            '2026-01-01 | INFO | train_inner | {"epoch": 1, "loss": "14.1", "wps": "2303.2",'
+            ' "ups": "0.59", "wpb": "3905", "bsz": "192", "num_updates": "3"}\n',
+            3905,
+        ),
+        (
+            eole.TOOLKIT,  # the mean of four pieces
+            "[2026-01-01 10:00:00,000 INFO] Step  3/ 1000; acc: 0.0; ppl: 9620.41; lr: 1.58e-05; "
+            "sents:     372; bsz:  930/ 940/93; 2364/2364 tok/s;     20 sec;\n",
+            3760,
+        ),
+        (joeynmt.TOOLKIT, "target tokens 1770\n", 1770),
+    ],
+    ids=lambda value: value.name if isinstance(value, Toolkit) else None,
+)
+def test_target_tokens_are_read_off_the_log_of_each_peer(
+    toolkit: Toolkit, line: str, tokens: int, tmp_path: Path
+) -> None:
+    job = toolkit.job(place_in(tmp_path), Case(TINY, "euler", Split(pieces=4)))
+    assert job.tokens(line) == tokens
+    assert job.tokens("Training started, 4,096 tokens\n") is None
+    assert job.tokens("") is None
+
+
+def test_the_end_of_an_epoch_of_fairseq_is_no_update() -> None:
+    assert fairseq.tokens('| INFO | train | {"train_wpb": "3472.1", "train_wps": "1243"}') is None
+
+
+def test_pieces_and_processes_share_out_the_tokens_of_an_update(tmp_path: Path) -> None:
+    split = Split(pieces=4, processes=2)
+    assert str(split) == "4 x 1,024, 2 processes"
+    words = fairseq.TOOLKIT.job(place_in(tmp_path), Case(TINY, "euler", split)).command
+    options = dict(pairwise(words))
+    assert int(options["--max-tokens"]) * int(options["--update-freq"]) * 2 == 4096
+    assert "--nproc-per-node=2" in words
+
+
+def test_the_vocabulary_of_marian_is_quoted(tmp_path: Path) -> None:
+    marian.prepare(place_in(tmp_path))
+    lines = (tmp_path / "vocab.yml").read_text("utf-8").splitlines()
+    assert lines == ['"</s>": 0', '"<unk>": 1', '"a": 2', r'"\"b": 3']
+
+
+def test_the_config_of_kutta_is_one_that_kutta_reads(tmp_path: Path) -> None:
+    from kutta.config import Config
+
+    path = tmp_path / "config.toml"
+    case = Case(BASE, "rk4+recompute", Split(pieces=4))
+    path.write_text(kutta.config_of(case, tmp_path, tmp_path / "run"), encoding="utf-8")
+    config = Config.load(path)
+    assert (config.model.solver, config.train.recompute) == ("rk4", True)
+    assert config.train.batch_tokens * config.train.accumulate == 4096
+
+
+# --- a training that takes turns
+
+
+def test_a_trainee_stands_still_between_its_turns_and_leaves_nothing_behind() -> None:
+    trainee = Trainee(made_up_job(TRAINING.format(seconds=0.1)), limit=30)
+    pids = family(trainee._process.pid)
+    assert len(pids) == 2  # its child too
+    assert trainee.startup > 0.1
+    assert {state_of(pid) for pid in pids} == {"T"}
+    updates = trainee.turn(3, limit=30)
+    assert [update.tokens for update in updates] == [100] * 3
+    assert all(update.seconds > 0.05 for update in updates[1:])
+    assert trainee.peak_mb() == pytest.approx(sum(map(peak_mb, pids)))
+    trainee.end()
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}") and state_of(pid) != "Z"]
+
+
+def test_a_training_that_fails_says_why_in_one_line() -> None:
+    source = "print('loading', flush=True); raise ValueError('no such layer')"
+    with pytest.raises(Absent, match=r"^ValueError: no such layer$"):
+        Trainee(made_up_job(source), limit=30)
+
+
+def test_a_training_that_hangs_is_ended() -> None:
+    with pytest.raises(Absent, match="no update within 1 s"):
+        Trainee(made_up_job("import time; time.sleep(60)"), limit=1)
+
+
+def test_the_reason_is_the_last_error_else_the_last_line() -> None:
+    assert reason_in(["OSError: a\n", "at line 3\n", "\n"]) == "OSError: a"
+    assert reason_in(["bye\n", "\n"]) == "bye"
+    assert last_line("") == "it ended without a word"
+
+
+def test_in_a_contest_everyone_takes_turns_and_a_failing_one_is_absent() -> None:
+    slow = made_up_entrant("slow", TRAINING.format(seconds=0.2))
+    fast = made_up_entrant("fast", TRAINING.format(seconds=0.05))
+    broken = made_up_entrant("broken", "raise SystemExit('out of order')")
+    said: list[str] = []
+    gemm = contest(
+        [slow, broken, fast], Effort(warmup=2, updates=2, rounds=2), lambda: 100.0, said.append
+    )
+    assert gemm == {0: 100.0, 1: 100.0}
+    assert broken.absent == "out of order"
+    assert slow.rates.keys() == fast.rates.keys() == {0, 1}
+    assert len(slow.startups) == 1  # it waited for its second turn
+    assert 1.5 < times_faster(fast, slow) < 6
+    assert all(e.trainee is None for e in (slow, broken, fast))
+    assert sum("absent" in line for line in said) == 1
+
+
+def test_a_contest_that_is_out_of_time_starts_nothing() -> None:
+    late = made_up_entrant("late", TRAINING.format(seconds=0.1))
+    contest([late], Effort(1, 1, 3, until=0.0), lambda: 100.0, lambda text: None)
+    assert late.absent == "no time was left"
+
+
+# --- rows and targets
+
+
+def test_a_row_has_what_was_promised() -> None:
+    entrant = measured("Kutta", {0: 300.0, 1: 500.0, 2: 400.0}, peak=2000.0)
+    row = row_of(entrant, {0: 100.0, 1: 100.0, 2: 200.0}, CORPUS)
+    operations = operations_per_token(BASE, "euler", CORPUS)
+    assert row["tokens_per_second"] == 400
+    assert row["spread"] == [300, 500]
+    assert row["gemm_share"] == pytest.approx(300 * operations / 100e9, abs=1e-3)
+    assert (row["toolkit"], row["size"], row["method"]) == ("Kutta", "base", "euler")
+    assert (row["peak_mb"], row["startup_s"], row["rounds"]) == (2000, 4.0, 3)
+    json.dumps(row)
+
+
+def test_operations_follow_from_the_sizes() -> None:
+    d, ffn, layers, words = 128, 256, 4, 100  # 96 words and 4 marks
+    encoder = layers * (4 * d * d + 2 * d * ffn)
+    decoder = layers * (6 * d * d + 2 * d * ffn) + words * d
+    memory = layers * 2 * d * d
+    expected = 6 * (1.1 * (encoder + memory) + decoder)
+    assert operations_per_token(TINY, "euler", CORPUS) == pytest.approx(expected)
+    twice = 6 * (1.1 * (2 * encoder + memory) + decoder)
+    assert operations_per_token(TINY, "rk2", CORPUS) == pytest.approx(twice)
+    again = operations_per_token(TINY, "rk4+recompute", CORPUS)
+    assert again == operations_per_token(TINY, "rk4", CORPUS)
+
+
+def test_the_fastest_split_of_a_toolkit_counts() -> None:
+    rows: list[Row] = [
+        {"toolkit": "a", "size": "tiny", "method": "euler", "tokens_per_second": 10, "split": "1"},
+        {"toolkit": "a", "size": "tiny", "method": "euler", "tokens_per_second": 20, "split": "4"},
+        {"toolkit": "a", "size": "base", "method": "euler", "tokens_per_second": 5, "split": "1"},
+    ]
+    assert [row["split"] for row in fastest(rows)] == ["4", "1"]
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    ours = measured("Kutta", {0: 100.0, 1: 1000.0, 2: 300.0}, 1)
+    theirs = measured("other", {0: 50.0, 1: 500.0}, 1)
+    assert times_faster(ours, theirs) == 2
+
+
+def test_targets_are_held_against_the_best_peer_in_each_respect() -> None:
+    entrants = [
+        measured("Kutta", {0: 400.0}, 2000),
+        measured("Kutta", {0: 100.0}, 3000, "rk4"),
+        measured("Kutta", {0: 90.0}, 2400, "rk4+recompute"),
+        measured("quick", {0: 320.0}, 5000),
+        measured("small", {0: 200.0}, 2500),
+    ]
+    figures = {f.name: f for f in figures_of(BASE, entrants, CORPUS, {0: 100.0})}
+    speed = figures["speed / quick base euler 4,096"]
+    assert (speed.value, speed.verdict) == (1.25, "ok")
+    memory = figures["peak_mb / small base euler 4,096"]
+    assert (memory.value, memory.verdict) == (0.8, "ok")
+    assert figures["rk4+recompute peak_mb / euler"].value == 1.2
+    more = operations_per_token(BASE, "rk4", CORPUS) / operations_per_token(BASE, "euler", CORPUS)
+    cost = figures["rk4 time_per_arithmetic"]
+    assert cost.value == pytest.approx(4 / more)
+    assert cost.verdict == "MISSED"
+
+
+def test_without_peers_there_is_nothing_to_compare() -> None:
+    names = [
+        f.name for f in figures_of(BASE, [measured("Kutta", {0: 400.0}, 2000)], CORPUS, {0: 100.0})
+    ]
+    assert names == ["gemm_gflops", "gemm_share"]
+
+
+@pytest.mark.parametrize(
+    ("figure", "verdict"),
+    [
+        (Figure("a", "b", 1.5, at_least=1.5), "ok"),
+        (Figure("a", "b", 1.49, at_least=1.5), "MISSED"),
+        (Figure("a", "b", 1.06, at_most=1.05), "MISSED"),
+        (Figure("a", "b", 7), ""),
+    ],
+)
+def test_a_target_is_met_or_missed(figure: Figure, verdict: str) -> None:
+    assert figure.verdict == verdict
+
+
+# --- environments, text, page
+
+
+def test_an_environment_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "eole" / "bin").mkdir(parents=True)
+    with pytest.raises(Absent, match="not installed"):
+        python_of(eole.TOOLKIT, tmp_path, install=False)
+    (tmp_path / "eole" / INSTALLED).write_text('[["eole==0.0.1"]]')  # another version
+    with pytest.raises(Absent, match="not installed"):
+        python_of(eole.TOOLKIT, tmp_path, install=False)
+    (tmp_path / "eole" / INSTALLED).write_text(json.dumps(eole.TOOLKIT.install))
+    assert python_of(eole.TOOLKIT, tmp_path, install=False).name == "python"
+
+
+def test_the_version_is_the_one_that_is_installed() -> None:
+    assert re.fullmatch(r"[\d.]+", fairseq.TOOLKIT.version)
+    assert number_in(r"x (\d[\d,]*)", "x 1,024") == 1024
+
+
+def test_text_is_unpacked_and_its_words_counted(tmp_path: Path) -> None:
+    data, text = tmp_path / "multi30k-bpe" / "en-de", tmp_path / "text"
+    data.mkdir(parents=True)
+    text.mkdir()
+    for part in ("train", "valid"):
+        (data / f"{part}.en.gz").write_bytes(gzip.compress(b"a b a\nc\n"))
+        (data / f"{part}.de").write_text("a a\n\n")
+    corpus = unpack(tmp_path, text)
+    assert (corpus.source_tokens, corpus.target_tokens) == (6, 4)
+    assert (text / "vocab.txt").read_text().split() == ["a", "b", "c"]
+    assert (text / "train.de").read_text() == "a a\n\n"
+    with pytest.raises(SystemExit, match="--data"):
+        unpack(tmp_path / "elsewhere", text)
+
+
+def some_rows() -> list[Row]:
+    entrants = [
+        measured("slow", {0: 100.0}, 4000),
+        measured("quick", {0: 300.0}, 5000),
+        measured("Kutta", {0: 400.0}, 2000),
+    ]
+    return [row_of(entrant, {0: 100.0}, CORPUS) for entrant in entrants]
+
+
+def test_the_page_has_a_line_for_every_row_and_keeps_its_words(tmp_path: Path) -> None:
+    rows = some_rows()
+    measured_file = {
+        "rows": rows,
+        "ways": rows,
+        "absent": {"other": "no wheel"},
+        "figures": [
+            {"case": "base", "name": "speed", "value": 1.3, "at_least": 1.15, "at_most": None}
+            | {"verdict": "ok"}
+        ],
+    }
+    marks = "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in ("rows", "targets", "absent"))
+    page = page_of("# Words\n" + marks + "More words\n", measured_file)
+    assert page.startswith("# Words\n")
+    assert page.endswith("More words\n")
+    assert "old" not in page
+    assert "| Kutta 1.0 | base | euler | 4,096 | 400 |" in page
+    assert "| base | speed | 1.30 | ≥ 1.15 | ok |" in page
+    assert "- other: no wheel" in page
+    assert page == page_of(page, measured_file)
+    assert markdown_of_rows(rows).count("\n") == len(rows) + 1
+
+
+def test_the_chart_puts_kutta_first_and_peers_by_speed(tmp_path: Path) -> None:
+    assert [row["toolkit"] for row in bars_of(some_rows(), "base")] == ["Kutta", "quick", "slow"]
+    draw(some_rows(), tmp_path / "chart.svg")
+    assert (tmp_path / "chart.svg").read_text().startswith("<?xml")

@@ -1,0 +1,448 @@
+"""Several processes train as one does: the same losses, weights and batches, saved and resumed.
+
+Run as a script, this file is one of those processes: it makes the trainings of a list of jobs.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from kutta.config import Config, ModelConfig
+from kutta.data.batches import BatchStream
+from kutta.data.store import Store
+from kutta.data.tokenizer import Tokenizers
+from kutta.errors import InputError
+from kutta.model.build import build_model
+from kutta.model.weights import read_origin, write_tensors
+from kutta.ode import TABLEAUX
+from kutta.training.checkpoint import Progress, list_checkpoints, prune, resume, save_checkpoint
+from kutta.training.loop import fit, make_trainer, rehearse
+from kutta.training.objective import token_loss
+from kutta.training.shards import read_shards, whole_tensors
+from kutta.training.team import ALONE, MEETING, Team, meet
+
+Configure = Callable[..., Config]
+Assemble = Callable[[Config], Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training in the run of `config`: up to `steps`, saved after some of them."""
+
+    config: str
+    steps: int
+    save: tuple[int, ...] = ()
+    begin: str = ""  # a checkpoint to go on from
+
+
+def perform(job: Job, team: Team) -> dict[str, Any]:
+    """Train as `kutta train` does, without validation; what this process saw of it."""
+    config = Config.load(job.config)
+    run = Path(job.config).parent
+    if job.begin and team.leads:
+        begin = Path(job.begin)
+        shutil.copytree(begin, run / "checkpoints" / begin.name)
+    team.wait()
+    tokenizers = Tokenizers.load(run)
+    store = Store.open(run / "store" / "train.arrow")
+    stream = BatchStream(store, config.train.batch_tokens, config.train.seed)
+    torch.manual_seed(config.train.seed)
+    sizes = len(tokenizers.source), len(tokenizers.target)
+    model = build_model(config.model, *sizes, tokenizers.shared)
+    count = sum(p.numel() for p in model.parameters())
+    trainer = make_trainer(model, config.train, torch.device("cpu"), team)
+    progress = resume(run, trainer) or Progress()
+    rehearse(trainer, stream, config.train)
+    take, taken = stream.take, list[int]()
+
+    def noted(number: int) -> Any:
+        taken.append(number)
+        return take(number)
+
+    stream.take = noted  # pyright: ignore[reportAttributeAccessIssue]
+    steps: list[tuple[float, float, bool]] = []
+    for step in islice(fit(trainer, stream, config.train), job.steps - trainer.step):
+        steps.append((step.loss, step.grad_norm, step.skipped))
+        if step.number in job.save:
+            save_checkpoint(run, trainer, progress)
+    weights = whole_tensors(model, keep=team.leads)
+    if team.leads:
+        write_tensors(weights, run / "end.safetensors")
+    held = sum(p.to_local().numel() for p in model.parameters() if hasattr(p, "to_local"))
+    return {
+        "loss": [loss for loss, _, _ in steps],
+        "norm": [norm for _, norm, _ in steps],
+        "skipped": [skipped for _, _, skipped in steps],
+        "taken": taken,
+        "whole_count": sum(p.numel() for p in model.parameters()) == count,
+        "held": held / count,
+    }
+
+
+def main(jobs: Path) -> None:
+    """One process of a team: make the jobs of a file."""
+    torch.set_num_threads(1)
+    with meet(torch.device("cpu")) as team:
+        results = [perform(Job(**job), team) for job in json.loads(jobs.read_text())]
+    jobs.with_name(f"result-{team.rank}.json").write_text(json.dumps(results))
+
+
+def together(jobs: list[Job], world: int, folder: Path) -> list[list[dict[str, Any]]]:
+    """Make jobs with `world` processes: what each of them saw, by job."""
+    folder.mkdir()
+    (folder / "jobs.json").write_text(json.dumps([asdict(job) for job in jobs]))
+    about = {MEETING: (folder / "meeting").as_uri(), "WORLD_SIZE": str(world)}
+    command = [sys.executable, __file__, str(folder / "jobs.json")]
+    team = [
+        subprocess.Popen(
+            command,
+            env=os.environ | about | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+        )
+        for rank in range(world)
+    ]
+    try:
+        assert [process.wait(timeout=300) for process in team] == [0] * world
+    finally:
+        for process in team:
+            process.kill()
+            process.communicate()
+    results = [json.loads((folder / f"result-{r}.json").read_text()) for r in range(world)]
+    return [list(seen) for seen in zip(*results, strict=True)]
+
+
+# ---- two processes train as one does --------------------------------------------------------
+
+MODEL = (
+    *("model.dropout=0.3", "model.attention_dropout=0.1", "model.relu_dropout=0.1"),
+    *("model.encoder_layers=2", "model.solver=rk2", "train.max_steps=12"),
+)
+TWO = "train.accumulate=2"
+# Settings, and whether a model of them can also be trained with its parameters split.
+KINDS: dict[str, tuple[tuple[str, ...], bool]] = {
+    "accumulate-2": ((TWO, "model.gamma=ema"), True),
+    "accumulate-4": (("train.accumulate=4", "model.gamma=learned"), True),
+    "accumulate-3": (("train.accumulate=3",), False),
+    "clipped": ((TWO, "train.clip_norm=0.2", "model.solver=multistep"), True),
+    "recomputed": ((TWO, "train.recompute=true", "model.gamma=gated"), True),
+    "separate": ((TWO, "data.shared_vocab=false", "model.solver=dlcl"), True),
+    "shared-layers": ((TWO, "model.share_layers=true", "model.gamma=ema"), True),
+    "shared-gamma": ((TWO, "model.share_gamma=true", "model.gamma=ema"), True),
+    "release": ((TWO, "model.replicate=release"), True),
+    "bf16": ((TWO, "train.precision=bf16"), True),
+    "fp16": ((TWO, "train.precision=fp16"), True),
+    "layer-drop": (("train.accumulate=4", "model.layer_drop=0.4"), False),
+    "language": ((TWO, "data.source=", "model.encoder_layers=0", "model.decoder_layers=2"), True),
+}
+WAYS = [
+    *((kind, "ddp") for kind in KINDS),
+    *((kind, "fsdp") for kind, (_, splits) in KINDS.items() if splits),
+]
+LONG, SHORT = 12, 4
+
+
+@dataclass
+class Bench:
+    """Trainings by one process beside the same by two, made when a first test asks for them."""
+
+    folder: Path
+    alone: dict[str, dict[str, Any]]
+    each: dict[tuple[str, str], list[dict[str, Any]]]
+
+    def run(self, kind: str, way: str) -> Path:
+        return self.folder / f"{kind}-{way}"
+
+
+@pytest.fixture(scope="module")
+def empty_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("bench"), {}, {})
+
+
+@pytest.fixture
+def bench(empty_bench: Bench, configure: Configure, assemble: Assemble) -> Bench:
+    """All kinds of models trained by this process, then by two others in all ways."""
+    bench = empty_bench
+    if bench.each:
+        return bench
+
+    def job(kind: str, way: str) -> Job:
+        run = bench.run(kind, way)
+        shard = f"train.shard={str(way == 'fsdp').lower()}"
+        assemble(configure(*MODEL, *KINDS[kind][0], shard, f"run={run}"))
+        long = kind.startswith("accumulate")
+        return Job(str(run / "config.json"), LONG if long else SHORT, (5, 10) if long else ())
+
+    bench.alone.update({kind: perform(job(kind, "alone"), ALONE) for kind in KINDS})
+    jobs = [job(*way) for way in WAYS]
+    bench.each.update(zip(WAYS, together(jobs, 2, bench.folder / "two"), strict=True))
+    return bench
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS)
+def test_two_processes_train_as_one_does(bench: Bench, kind: str, way: str) -> None:
+    """Losses, norms of the gradients and weights, dropout included; both see the same."""
+    one, each = bench.alone[kind], bench.each[kind, way]
+    assert each[0]["loss"] == each[1]["loss"]
+    assert each[0]["norm"] == each[1]["norm"]
+    rough = 10 if kind in ("bf16", "fp16") else 1
+    assert each[0]["loss"] == pytest.approx(one["loss"], rel=1e-5 * rough)
+    assert each[0]["norm"] == pytest.approx(one["norm"], rel=1e-4 * rough)
+    assert each[0]["skipped"] == one["skipped"]
+    assert_close(bench.run(kind, "alone"), bench.run(kind, way), 1e-4 * rough)
+    assert len(set(one["loss"])) == len(one["loss"]) >= SHORT, "nothing was learned"
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS)
+def test_two_processes_read_disjoint_batches_that_are_together_those_of_one(
+    bench: Bench, kind: str, way: str
+) -> None:
+    one, (first, second) = bench.alone[kind], bench.each[kind, way]
+    assert not set(first["taken"]) & set(second["taken"])
+    assert sorted(first["taken"] + second["taken"]) == one["taken"]
+    assert one["taken"] == list(range(len(one["taken"]))), "each exactly once"
+
+
+def test_split_parameters_are_split_and_counted_whole(bench: Bench) -> None:
+    for (kind, way), each in bench.each.items():
+        assert all(seen["whole_count"] for seen in each)
+        parts = [seen["held"] for seen in each]
+        if way == "ddp":
+            assert parts == [0, 0]
+        else:  # all but single numbers, and none twice
+            assert 0.99 < sum(parts) <= 1, kind
+            assert max(parts) < 0.6, kind
+
+
+def assert_close(one: Path, other: Path, tolerance: float = 1e-5) -> None:
+    """The weights at the end of two runs, against the size of each tensor."""
+    first, second = (load_file(run / "end.safetensors") for run in (one, other))
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        scale = np.abs(tensor).max()
+        assert np.abs(tensor - second[name]).max() <= tolerance * scale, name
+
+
+@given(first=st.integers(0, 10**6), count=st.integers(1, 40), world=st.integers(1, 9))
+def test_numbers_are_shared_out_without_rest(first: int, count: int, world: int) -> None:
+    numbers = range(first, first + count)
+    shares = [Team(rank, world).share(numbers) for rank in range(world)]
+    assert sorted(n for share in shares for n in share) == list(numbers)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+# ---- every kind of model can be spread ------------------------------------------------------
+
+METHODS = [*TABLEAUX, "leapfrog", "multistep", "dlcl", "polynet"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("gamma", ["tableau", "ones", "learned", "gated", "ema"])
+@pytest.mark.parametrize("field", ["san+ffn", "san/ffn", "san", "ffn", "macaron"])
+def test_every_parameter_gets_a_gradient(method: str, gamma: str, field: str) -> None:
+    """DDP waits for the gradient of each parameter; one without would stop a training."""
+    values = {"solver": method, "gamma": gamma, "field": field}
+    sizes = {"d_model": 4, "ffn": 4, "heads": 1, "encoder_layers": 2, "decoder_layers": 1}
+    try:
+        settings = ModelConfig.model_validate(values | sizes | {"relative_positions": 2})
+    except ValueError:
+        pytest.skip("these do not go together")
+    model = build_model(settings, 9, 9, shared=True)
+    ids = torch.tensor([[3, 4, 5, 2]])
+    token_loss(model(ids, ids), model.output_weight, ids, model.pad, 0.1).smoothed.backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize(("settings", "world"), [((), 2), (("train.accumulate=2",), 3)])
+def test_fewer_batches_than_processes_are_refused(
+    configure: Configure, assemble: Assemble, settings: tuple[str, ...], world: int
+) -> None:
+    config = configure(*settings)
+    model = assemble(config).trainer.model
+    with pytest.raises(InputError, match=rf"cannot be shared by {world} processes; set it to a"):
+        make_trainer(model, config.train, torch.device("cpu"), Team(0, world))
+
+
+def test_parameters_that_are_split_need_the_same_number_of_batches_everywhere(
+    configure: Configure, assemble: Assemble
+) -> None:
+    config = configure("train.accumulate=3", "train.shard=true")
+    model = assemble(config).trainer.model
+    with pytest.raises(InputError, match="set it to a multiple of 2"):
+        make_trainer(model, config.train, torch.device("cpu"), Team(0, 2))
+
+
+# ---- saved by some, resumed by others -------------------------------------------------------
+
+
+def test_resumed_with_another_number_of_processes_or_another_way(
+    bench: Bench, configure: Configure, assemble: Assemble, tmp_path: Path
+) -> None:
+    """All ways to save x all ways to go on: by one, two or three, with parameters split or not."""
+    kind = "accumulate-2"
+    settings = (*MODEL, *KINDS[kind][0])
+    jobs: dict[tuple[str, str], Job] = {}
+    for saved in ("alone", "ddp", "fsdp"):
+        for way in ("alone", "ddp", "fsdp"):
+            shard = f"train.shard={str(way == 'fsdp').lower()}"
+            run = tmp_path / f"{saved}-{way}"
+            assemble(configure(*settings, shard, f"run={run}"))
+            begin = bench.run(kind, saved) / "checkpoints" / "step-00000005"
+            jobs[saved, way] = Job(str(run / "config.json"), LONG, (), str(begin))
+    alone = {way: perform(job, ALONE) for way, job in jobs.items() if way[1] == "alone"}
+    spread = [way for way in jobs if way[1] != "alone"]
+    found = alone | {
+        way: seen[0]
+        for way, seen in zip(
+            spread, together([jobs[way] for way in spread], 2, tmp_path / "two"), strict=True
+        )
+    }
+    for (saved, way), seen in found.items():
+        straight = bench.alone[kind] if saved == "alone" else bench.each[kind, saved][0]
+        run = Path(jobs[saved, way].config).parent
+        assert seen["loss"] == pytest.approx(straight["loss"][5:], rel=1e-5), (saved, way)
+        assert_close(bench.run(kind, saved), run, 1e-4)
+        if saved == way:  # to the last bit
+            assert seen["loss"] == straight["loss"][5:]
+            assert_close(bench.run(kind, saved), run, 0.0)
+
+
+def test_shards_of_two_are_read_by_three(
+    bench: Bench, configure: Configure, assemble: Assemble, tmp_path: Path
+) -> None:
+    begin = bench.run("accumulate-4", "fsdp") / "checkpoints" / "step-00000005"
+    jobs: dict[str, Job] = {}
+    for way in ("alone", "ddp", "fsdp"):
+        shard = f"train.shard={str(way == 'fsdp').lower()}"
+        run = tmp_path / way
+        settings = (*MODEL, "model.gamma=learned", "train.accumulate=6", shard, f"run={run}")
+        assemble(configure(*settings))
+        jobs[way] = Job(str(run / "config.json"), 8, (8,), str(begin))
+    one = perform(jobs["alone"], ALONE)
+    for way, seen in zip(
+        ("ddp", "fsdp"),
+        together([jobs["ddp"], jobs["fsdp"]], 3, tmp_path / "three"),
+        strict=True,
+    ):
+        assert [len(each["taken"]) for each in seen] == [6, 6, 6]
+        assert seen[0]["loss"] == pytest.approx(one["loss"], rel=1e-5)
+        assert_close(tmp_path / "alone", tmp_path / way, 1e-4)
+    assert len(list(tmp_path.glob("fsdp/checkpoints/step-00000008/shards/*"))) == 3
+
+
+def test_the_export_of_shards_is_the_checkpoint_of_one_process(bench: Bench) -> None:
+    """Beside the shards lies one file of all weights, as one process writes it."""
+    for kind in ("accumulate-2", "accumulate-4"):
+        one, other = (
+            bench.run(kind, way) / "checkpoints" / "step-00000010" / "model.safetensors"
+            for way in ("alone", "fsdp")
+        )
+        first, second = load_file(one), load_file(other)
+        assert first.keys() == second.keys()
+        for name, tensor in first.items():
+            assert second[name].shape == tensor.shape
+            assert second[name] == pytest.approx(tensor, rel=1e-3, abs=1e-5), name
+        assert read_origin(one) == read_origin(other)
+
+
+def test_a_run_with_shards_holds_no_pickle(bench: Bench) -> None:
+    run = bench.run("accumulate-2", "fsdp")
+    files = [path for path in run.rglob("*") if path.is_file()]
+    assert {p.name for p in (run / "checkpoints").iterdir()} == {"step-00000005", "step-00000010"}
+    shards = [path for path in files if path.parent.name == "shards"]
+    assert len(shards) == 4, "one a process"
+    for path in files:
+        assert path.suffix not in (".metadata", ".distcp", ".pt", ".pkl"), path
+        assert path.name != ".metadata", path
+        assert not path.read_bytes().startswith((b"\x80", b"PK")), path
+        assert str(run.parent).encode() not in path.read_bytes() or path.name == "config.json"
+    for path in shards:
+        with safe_open(path, framework="np") as file:
+            assert any(name.startswith("exp_avg_sq.") for name in file.keys())
+
+
+# ---- damaged shards -------------------------------------------------------------------------
+
+
+def cut(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 2 // 3])
+
+
+def rename_a_tensor(path: Path) -> None:
+    tensors = load_file(path)
+    with safe_open(path, framework="np") as file:
+        about = file.metadata()
+    about["DCP_SHARDING_INFO"] = about["DCP_SHARDING_INFO"].replace("encoder", "decoder")
+    save_file({n.replace("encoder", "decoder"): t for n, t in tensors.items()}, path, about)
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, Path.unlink, rename_a_tensor, lambda path: path.write_bytes(b"")]
+)
+@pytest.mark.parametrize("file", ["shard-00001*", "shard-00002*", "../state.json"])
+def test_damaged_shards_are_named_with_a_way_out(
+    bench: Bench, configure: Configure, assemble: Assemble, damage: Any, file: str
+) -> None:
+    if file.endswith("json") and damage is rename_a_tensor:
+        pytest.skip("this is not a file of tensors")
+    kind = "accumulate-2"
+    begin = bench.run(kind, "fsdp") / "checkpoints"
+    fresh = assemble(configure(*MODEL, *KINDS[kind][0]))
+    shutil.copytree(begin, fresh.run / "checkpoints", dirs_exist_ok=True)
+    newest = list_checkpoints(fresh.run)[-1]
+    (path,) = (newest / "shards").glob(file)
+    damage(path)
+    with pytest.raises(InputError) as caught:
+        resume(fresh.run, fresh.trainer)
+    assert f"The checkpoint {newest} is damaged" in str(caught.value)
+    assert "to go on from step-00000005" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    shutil.rmtree(newest)
+    assert resume(fresh.run, fresh.trainer) is not None
+    assert fresh.trainer.step == 5
+
+
+def test_a_part_from_the_middle_is_missed(bench: Bench, tmp_path: Path) -> None:
+    """The sizes of what is left would not show it."""
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for number, offset in ((1, 0), (2, 2), (3, 4)):
+        about = {"DCP_SHARDING_INFO": json.dumps({"x": {"saved_offsets": [offset]}})}
+        part = np.arange(offset, offset + 2, dtype=np.float32)
+        save_file({"x": part}, folder / f"shard-{number}.safetensors", about)
+    layout = {"x": torch.zeros(6)}
+    assert read_shards(folder, layout, ALONE)["x"].tolist() == [0, 1, 2, 3, 4, 5]
+    (folder / "shard-2.safetensors").unlink()
+    with pytest.raises(InputError, match="lacks a part of x"):
+        read_shards(folder, layout, ALONE)
+
+
+def test_only_the_newest_two_keep_their_shards(
+    bench: Bench, configure: Configure, assemble: Assemble
+) -> None:
+    fresh = assemble(configure())
+    begin = bench.run("accumulate-2", "fsdp") / "checkpoints" / "step-00000005"
+    for step in range(1, 5):
+        shutil.copytree(begin, fresh.run / "checkpoints" / f"step-{step:08d}")
+    prune(fresh.run, 3, best_step=0)
+    found = [(path.name[-1], (path / "shards").is_dir()) for path in list_checkpoints(fresh.run)]
+    assert found == [("2", False), ("3", True), ("4", True)]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
