@@ -18,11 +18,16 @@ KEPT = 0.6  # of the machine's memory may stay with trainings that wait for thei
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured: updates of a new process that do not count, then turns in rounds."""
+    """How much is measured: updates of a new process that do not count, then turns in rounds.
+
+    Between its turns a process waits, or it is started anew for each of them: then all methods of
+    a toolkit see the same batches in every round, and memory is theirs alone.
+    """
 
     warmup: int
     updates: int
     rounds: int
+    waits: bool = True
     until: float = float("inf")  # time.monotonic() at which to stop, for --quick
     patience: float = 300.0  # seconds for one update
 
@@ -83,7 +88,7 @@ def contest(
 ) -> dict[int, float]:
     """Let the entrants take turns; return the machine's matrix-product rate in each round.
 
-    Those that fit into memory together stay and wait, the others start anew in each round.
+    Of those that may wait, as many do as fit into memory together.
     """
     rates: dict[int, float] = {}
     room = KEPT * total_mb()
@@ -103,7 +108,7 @@ def contest(
                         say(f"{entrant.name}: absent, {reason}")
                     continue
                 say(f"round {number + 1}: {entrant.name}: {entrant.rates[number]:,.0f} tokens/s")
-                if sum(e.peak_mb for e in entrants if e.trainee) > room:
+                if not effort.waits or sum(e.peak_mb for e in entrants if e.trainee) > room:
                     entrant.end()
             if samples:
                 rates[number] = median(samples)

@@ -12,25 +12,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
+from sentences import LANGUAGES, write_corpus
 
 from kutta.data.workers import cores
 
 VOCABULARY = 16_000
-LANGUAGES = {
-    "en": ("a e i o u ea ou", "b c d f g h l m n p r s t w th st"),
-    "de": ("a e i o u ä ö ü au ei", "b d f g h k l m n r s t w z ch sch"),
-}
-TYPES = 2_000_000  # different words of a language
-UNIQUE = 1_000_000  # pairs of text; a longer corpus says them again
 Row = dict[str, Any]
 
 LEARN = """
@@ -128,58 +121,6 @@ CONTESTANTS = (
 )
 
 
-def spell(language: str) -> list[str]:
-    """Invented words, the frequent ones short: all of one syllable, then all of two, ..."""
-    vowels, consonants = (letters.split() for letters in LANGUAGES[language])
-    syllables = [c + v + end for end in ("", "n") for c in consonants for v in vowels]
-    np.random.default_rng(1).shuffle(syllables)
-    words, last = list[str](), [""]
-    while len(words) < TYPES:
-        last = [word + syllable for word in last[: TYPES // 100] for syllable in syllables]
-        words += last
-    return words[:TYPES]
-
-
-def sentences(pairs: int, seed: int) -> Iterator[dict[str, str]]:
-    """Text of both languages, some ten thousand lines at a time.
-
-    Lengths are like those of newstest (22 words on average), frequencies fall as those of real
-    words do: the first 100 make up 57% of the text, the first 10,000 91%, the first 131,000 96%.
-    """
-    draw = np.random.default_rng(seed)
-    words = {language: np.array(spell(language), object) for language in LANGUAGES}
-    for start in range(0, pairs, 20_000):
-        typical = draw.gamma(3.2, 7.0, min(20_000, pairs - start))
-        text: dict[str, str] = {}
-        for language in LANGUAGES:
-            lengths = np.clip(typical * draw.normal(1, 0.12, len(typical)), 1, 120).astype(int)
-            rank = 10 * ((1 - draw.random(lengths.sum())) ** (-1 / 0.35) - 1)
-            spoken = words[language][np.fmod(rank, TYPES).astype(int)].tolist()
-            ends = np.cumsum(lengths).tolist()
-            rows = zip([0, *ends], ends, strict=False)
-            text[language] = "".join(" ".join(spoken[i:j]) + ".\n" for i, j in rows)
-        yield text
-
-
-def write_corpus(folder: Path, pairs: int, seed: int = 1) -> int:
-    """Write train and valid of both languages; return the bytes of train."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {language: folder / f"train.{language}" for language in LANGUAGES}
-    for part, count, number in (("train", min(pairs, UNIQUE), seed), ("valid", 20_000, seed + 1)):
-        handles = {k: (folder / f"{part}.{k}").open("w", encoding="utf-8") for k in LANGUAGES}
-        for text in sentences(count, number):
-            for language, handle in handles.items():
-                handle.write(text[language])
-        for handle in handles.values():
-            handle.close()
-    for file in files.values():
-        text = file.read_bytes()
-        with file.open("ab") as handle:
-            for _ in range(pairs // UNIQUE - 1):
-                handle.write(text)
-    return sum(file.stat().st_size for file in files.values())
-
-
 def tree_mb(root: int) -> float:
     """Memory of a process and all that it started (resident; what they share counts twice)."""
     parents: dict[int, int] = {}
@@ -247,10 +188,8 @@ def compare(folder: Path, pairs: int, rounds: int, environments: Path) -> list[R
                 "cores": used,
                 "lines_per_second": 2 * pairs / typical,
                 "seconds": typical,
-                "spread": [
-                    min(row["seconds"] for row in measured),
-                    max(row["seconds"] for row in measured),
-                ],
+                "fastest_s": min(row["seconds"] for row in measured),
+                "slowest_s": max(row["seconds"] for row in measured),
                 "peak_mb": max(row["peak_mb"] for row in measured),
             }
         )

@@ -83,8 +83,12 @@ class Trainee:
         return sum(self._peaks.values())
 
     def end(self) -> None:
+        """Kill them all, and wait: their memory is needed for the next one."""
+        members = family(self._process.pid)
         self._send(signal.SIGKILL)
         self._process.wait()
+        while any(map(is_alive, members)):
+            time.sleep(0.01)
 
     def _send(self, number: signal.Signals) -> None:
         for pid in family(self._process.pid):
@@ -126,13 +130,24 @@ def family(pid: int) -> list[int]:
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                # The name in brackets may have blanks: the parent is the second word behind it.
-                words = (entry / "stat").read_text().rpartition(")")[2].split()
-                parents.setdefault(int(words[1]), []).append(int(entry.name))
+                parents.setdefault(int(stat_of(entry.name)[1]), []).append(int(entry.name))
     members = [pid] if (PROC / str(pid)).exists() else []
     for member in members:
         members += parents.get(member, [])
     return members
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and has not ended yet."""
+    try:
+        return stat_of(pid)[0] != "Z"
+    except OSError:
+        return False
+
+
+def stat_of(pid: int | str) -> list[str]:
+    """The words of /proc/PID/stat behind the name, which may have blanks: state, parent, ..."""
+    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
 def peak_mb(pid: int | str = "self") -> float:

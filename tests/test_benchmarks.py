@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import re
 import sys
 from itertools import pairwise
@@ -20,7 +19,7 @@ from figures import Figure, Row, fastest, figures_of, operations_per_token, row_
 from peers import eole, fairseq, joeynmt, kutta, marian
 from peers.toolkit import SIZES, Case, Job, Place, Size, Split, Toolkit, number_in
 from tables import markdown_of_rows
-from trainee import Trainee, Update, family, peak_mb, reason_in
+from trainee import Trainee, Update, family, is_alive, peak_mb, reason_in, stat_of
 
 TINY, BASE = SIZES
 TRAINING = """
@@ -51,10 +50,6 @@ def measured(name: str, rates: dict[int, float], peak: float, method: str = "eul
 
 
 CORPUS = Corpus(Path(), words=96, source_tokens=110, target_tokens=100)
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 # --- what the logs say
@@ -137,13 +132,13 @@ def test_a_trainee_stands_still_between_its_turns_and_leaves_nothing_behind() ->
     pids = family(trainee._process.pid)
     assert len(pids) == 2  # its child too
     assert trainee.startup > 0.1
-    assert {state_of(pid) for pid in pids} == {"T"}
+    assert {stat_of(pid)[0] for pid in pids} == {"T"}
     updates = trainee.turn(3, limit=30)
     assert [update.tokens for update in updates] == [100] * 3
     assert all(update.seconds > 0.05 for update in updates[1:])
     assert trainee.peak_mb() == pytest.approx(sum(map(peak_mb, pids)))
     trainee.end()
-    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}") and state_of(pid) != "Z"]
+    assert not any(map(is_alive, pids))
 
 
 def test_a_training_that_fails_says_why_in_one_line() -> None:

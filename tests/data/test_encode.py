@@ -39,11 +39,25 @@ def test_spelling_makes_of_a_text_what_the_tokenizer_makes_of_it(bpe, remembered
 
 
 def test_what_is_remembered_is_bounded(bpe, monkeypatch):
-    monkeypatch.setattr(module, "REMEMBERED", 500)
+    monkeypatch.setattr(module, "REMEMBERED", 50)
     spelling = Spelling(bpe, "H")
     for block in range(100):
-        spelling.encode([f"{block}word{n} {'z' * 20}" for n in range(10)])
-        assert sum(map(len, spelling._words)) <= 500 + 10 * 30
+        spelling.encode([f"{block}word{n} {'z' * 99}{n}" for n in range(10)])
+        assert len(spelling._words) + len(spelling._words._older) <= 2 * (50 + 10)
+        assert max(map(len, spelling._words)) < 99
+
+
+def test_what_comes_again_is_never_forgotten(bpe, monkeypatch):
+    monkeypatch.setattr(module, "REMEMBERED", 20)
+    asked = []
+    monkeypatch.setattr(
+        BPE, "encode_words", lambda self, words: asked.extend(words) or [[5]] * len(words)
+    )
+    spelling = Spelling(bpe, "H")
+    for block in range(50):
+        spelling.encode([f"often rare{block} once{block}"])
+    assert asked.count("often") == 1
+    assert len(asked) == 101
 
 
 def test_a_word_is_encoded_once(bpe, monkeypatch):

@@ -386,10 +386,13 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_was_there(corpus, tmp_path):
     write_many(corpus, 2_000)
     script = tmp_path / "script.py"
     script.write_text(
+        "import signal\n"
         "from pathlib import Path\n"
         "from kutta.data import corpus, workers\n"
         "from kutta.data.prepare import prepare\n"
         "corpus.ROWS, workers.FEW = 4, 2\n"
+        # A shell that starts us in the background lets us ignore Ctrl-C.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('begun', flush=True)\n"
         f"folder, out = Path({str(corpus)!r}), Path({str(tmp_path / 'out')!r})\n"
         "while True:\n"

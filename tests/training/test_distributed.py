@@ -6,11 +6,14 @@ Run as a script, this file is one of those processes: it makes the trainings of 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +31,8 @@ from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.model.build import build_model
-from kutta.model.weights import read_origin, write_tensors
-from kutta.ode import TABLEAUX
+from kutta.model.weights import read_origin, read_shapes, write_tensors
+from kutta.ode import METHODS
 from kutta.training.checkpoint import Progress, list_checkpoints, prune, resume, save_checkpoint
 from kutta.training.loop import fit, make_trainer, rehearse
 from kutta.training.objective import token_loss
@@ -94,36 +97,58 @@ def perform(job: Job, team: Team) -> dict[str, Any]:
     }
 
 
-def main(jobs: Path) -> None:
-    """One process of a team: make the jobs of a file."""
-    torch.set_num_threads(1)
-    with meet(torch.device("cpu")) as team:
-        results = [perform(Job(**job), team) for job in json.loads(jobs.read_text())]
-    jobs.with_name(f"result-{team.rank}.json").write_text(json.dumps(results))
+Launch = tuple[int, list[Job]]  # how many processes, and what they do
 
 
-def together(jobs: list[Job], world: int, folder: Path) -> list[list[dict[str, Any]]]:
-    """Make jobs with `world` processes: what each of them saw, by job."""
+def together(launches: list[Launch], folder: Path) -> list[list[dict[str, Any]]]:
+    """Make the jobs of launches one after another: what each process saw, by job."""
     folder.mkdir()
-    (folder / "jobs.json").write_text(json.dumps([asdict(job) for job in jobs]))
-    about = {MEETING: (folder / "meeting").as_uri(), "WORLD_SIZE": str(world)}
-    command = [sys.executable, __file__, str(folder / "jobs.json")]
-    team = [
-        subprocess.Popen(
-            command,
-            env=os.environ | about | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE,
-        )
-        for rank in range(world)
-    ]
+    plan = [(world, [asdict(job) for job in jobs]) for world, jobs in launches]
+    (folder / "launches.json").write_text(json.dumps(plan))
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, str(folder)]
+    script = subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, start_new_session=True
+    )
     try:
-        assert [process.wait(timeout=300) for process in team] == [0] * world
+        assert script.wait(timeout=300) == 0
     finally:
-        for process in team:
-            process.kill()
-            process.communicate()
-    results = [json.loads((folder / f"result-{r}.json").read_text()) for r in range(world)]
-    return [list(seen) for seen in zip(*results, strict=True)]
+        with suppress(ProcessLookupError):
+            os.killpg(script.pid, signal.SIGKILL)
+        script.communicate()
+    return [
+        list(seen)
+        for number, (world, _) in enumerate(launches)
+        for seen in zip(
+            *(json.loads((folder / f"{number}-{rank}").read_text()) for rank in range(world)),
+            strict=True,
+        )
+    ]
+
+
+def main(folder: Path) -> None:
+    """Fork the processes of each launch: they need not start one by one."""
+    torch.set_num_threads(1)
+    for number, (world, jobs) in enumerate(json.loads((folder / "launches.json").read_text())):
+        os.environ |= {MEETING: (folder / f"meeting-{number}").as_uri(), "WORLD_SIZE": str(world)}
+        team = [fork(rank, jobs, folder / f"{number}-{rank}") for rank in range(world)]
+        codes = [os.waitpid(process, 0)[1] for process in team]
+        if any(codes):
+            sys.exit(f"launch {number} failed")
+
+
+def fork(rank: int, jobs: list[dict[str, Any]], out: Path) -> int:
+    if process := os.fork():
+        return process
+    os.environ["RANK"] = str(rank)
+    try:
+        with meet(torch.device("cpu")) as team:
+            results = [perform(Job(**job), team) for job in jobs]
+        out.write_text(json.dumps(results))
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
 
 
 # ---- two processes train as one does --------------------------------------------------------
@@ -154,6 +179,12 @@ WAYS = [
     *((kind, "fsdp") for kind, (_, splits) in KINDS.items() if splits),
 ]
 LONG, SHORT = 12, 4
+HEADS = 2
+
+
+SAVED = ("alone", "ddp", "fsdp")
+RESUMED = [(saved, way) for saved in SAVED for way in SAVED]
+BY_THREE = ("ddp", "fsdp")
 
 
 @dataclass
@@ -163,33 +194,56 @@ class Bench:
     folder: Path
     alone: dict[str, dict[str, Any]]
     each: dict[tuple[str, str], list[dict[str, Any]]]
+    resumed: dict[tuple[str, str], dict[str, Any]]
+    by_three: dict[str, list[dict[str, Any]]]
 
     def run(self, kind: str, way: str) -> Path:
         return self.folder / f"{kind}-{way}"
 
+    def checkpoint(self, kind: str, way: str, step: int) -> Path:
+        return self.run(kind, way) / "checkpoints" / f"step-{step:08d}"
+
 
 @pytest.fixture(scope="module")
 def empty_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(tmp_path_factory.mktemp("bench"), {}, {})
+    return Bench(tmp_path_factory.mktemp("bench"), {}, {}, {}, {})
 
 
 @pytest.fixture
 def bench(empty_bench: Bench, configure: Configure, assemble: Assemble) -> Bench:
-    """All kinds of models trained by this process, then by two others in all ways."""
+    """All kinds of models trained by this process, then by others in all ways; resumed, too."""
     bench = empty_bench
     if bench.each:
         return bench
 
-    def job(kind: str, way: str) -> Job:
-        run = bench.run(kind, way)
+    def job(kind: str, way: str, run: Path, *more: str, begin: Path | None = None) -> Job:
         shard = f"train.shard={str(way == 'fsdp').lower()}"
-        assemble(configure(*MODEL, *KINDS[kind][0], shard, f"run={run}"))
+        assemble(configure(*MODEL, *KINDS[kind][0], shard, f"run={run}", *more))
         long = kind.startswith("accumulate")
-        return Job(str(run / "config.json"), LONG if long else SHORT, (5, 10) if long else ())
+        steps, save = (LONG, (5, 10)) if long else (SHORT, ())
+        return Job(str(run / "config.json"), steps, save, str(begin or ""))
 
-    bench.alone.update({kind: perform(job(kind, "alone"), ALONE) for kind in KINDS})
-    jobs = [job(*way) for way in WAYS]
-    bench.each.update(zip(WAYS, together(jobs, 2, bench.folder / "two"), strict=True))
+    def resuming(saved: str, way: str) -> Job:
+        begin = bench.checkpoint("accumulate-2", saved, 5)
+        return job("accumulate-2", way, bench.folder / f"{saved}-to-{way}", begin=begin)
+
+    def by_three(way: str) -> Job:
+        begin = bench.checkpoint("accumulate-4", "fsdp", 5)
+        run = bench.folder / f"three-{way}"
+        return job("accumulate-4", way, run, "train.accumulate=6", begin=begin)
+
+    bench.alone.update({k: perform(job(k, "alone", bench.run(k, "alone")), ALONE) for k in KINDS})
+    spread = [way for way in RESUMED if way[1] != "alone"]
+    jobs = [job(*way, bench.run(*way)) for way in WAYS] + [resuming(*way) for way in spread]
+    third = [by_three(way) for way in BY_THREE]
+    seen = together([(2, jobs), (3, third)], bench.folder / "launches")
+    bench.each.update(zip(WAYS, seen, strict=False))
+    for way, each in zip(spread, seen[len(WAYS) :], strict=False):
+        bench.resumed[way] = each[0]
+    bench.by_three.update(zip(BY_THREE, seen[len(jobs) :], strict=True))
+    bench.by_three["alone"] = [perform(by_three("alone"), ALONE)]
+    for saved in SAVED:
+        bench.resumed[saved, "alone"] = perform(resuming(saved, "alone"), ALONE)
     return bench
 
 
@@ -203,7 +257,8 @@ def test_two_processes_train_as_one_does(bench: Bench, kind: str, way: str) -> N
     assert each[0]["loss"] == pytest.approx(one["loss"], rel=1e-5 * rough)
     assert each[0]["norm"] == pytest.approx(one["norm"], rel=1e-4 * rough)
     assert each[0]["skipped"] == one["skipped"]
-    assert_close(bench.run(kind, "alone"), bench.run(kind, way), 1e-4 * rough)
+    files = (bench.run(kind, w) / "end.safetensors" for w in ("alone", way))
+    assert_close(*files, 1e-4 * rough)
     assert len(set(one["loss"])) == len(one["loss"]) >= SHORT, "nothing was learned"
 
 
@@ -228,13 +283,21 @@ def test_split_parameters_are_split_and_counted_whole(bench: Bench) -> None:
             assert max(parts) < 0.6, kind
 
 
-def assert_close(one: Path, other: Path, tolerance: float = 1e-5) -> None:
-    """The weights at the end of two runs, against the size of each tensor."""
-    first, second = (load_file(run / "end.safetensors") for run in (one, other))
+def assert_close(one: Path, other: Path, tolerance: float) -> None:
+    """Two files of weights, against the size of each tensor.
+
+    Biases of keys are left out: attention does not depend on them, so what Adam makes of their
+    gradients follows from rounding alone.
+    """
+    first, second = load_file(one), load_file(other)
     assert first.keys() == second.keys()
     for name, tensor in first.items():
-        scale = np.abs(tensor).max()
-        assert np.abs(tensor - second[name]).max() <= tolerance * scale, name
+        gap = np.abs(tensor - second[name])
+        if tolerance and name.endswith("qkv.bias"):
+            gap.reshape(HEADS, 3, -1)[:, 1] = 0
+        elif tolerance and name.endswith(".kv.bias"):
+            gap.reshape(HEADS, 2, -1)[:, 0] = 0
+        assert gap.max() <= tolerance * np.abs(tensor).max(), name
 
 
 @given(first=st.integers(0, 10**6), count=st.integers(1, 40), world=st.integers(1, 9))
@@ -247,24 +310,27 @@ def test_numbers_are_shared_out_without_rest(first: int, count: int, world: int)
 
 # ---- every kind of model can be spread ------------------------------------------------------
 
-METHODS = [*TABLEAUX, "leapfrog", "multistep", "dlcl", "polynet"]
+GAMMAS = ("tableau", "ones", "learned", "gated", "ema")
+FIELDS = ("san+ffn", "san/ffn", "san", "ffn", "macaron")
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("gamma", ["tableau", "ones", "learned", "gated", "ema"])
-@pytest.mark.parametrize("field", ["san+ffn", "san/ffn", "san", "ffn", "macaron"])
-def test_every_parameter_gets_a_gradient(method: str, gamma: str, field: str) -> None:
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "custom"])
+def test_every_parameter_gets_a_gradient(method: str) -> None:
     """DDP waits for the gradient of each parameter; one without would stop a training."""
-    values = {"solver": method, "gamma": gamma, "field": field}
     sizes = {"d_model": 4, "ffn": 4, "heads": 1, "encoder_layers": 2, "decoder_layers": 1}
-    try:
-        settings = ModelConfig.model_validate(values | sizes | {"relative_positions": 2})
-    except ValueError:
-        pytest.skip("these do not go together")
-    model = build_model(settings, 9, 9, shared=True)
     ids = torch.tensor([[3, 4, 5, 2]])
-    token_loss(model(ids, ids), model.output_weight, ids, model.pad, 0.1).smoothed.backward()
-    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+    tried = 0
+    for gamma, field in product(GAMMAS, FIELDS):
+        values = sizes | {"solver": method, "gamma": gamma, "field": field}
+        try:
+            settings = ModelConfig.model_validate(values | {"relative_positions": 2})
+        except ValueError:
+            continue  # these do not go together
+        model = build_model(settings, 9, 9, shared=True)
+        token_loss(model(ids, ids), model.output_weight, ids, model.pad, 0.1).smoothed.backward()
+        assert [n for n, p in model.named_parameters() if p.grad is None] == [], (gamma, field)
+        tried += 1
+    assert tried
 
 
 @pytest.mark.parametrize(("settings", "world"), [((), 2), (("train.accumulate=2",), 3)])
@@ -289,73 +355,39 @@ def test_parameters_that_are_split_need_the_same_number_of_batches_everywhere(
 # ---- saved by some, resumed by others -------------------------------------------------------
 
 
+@pytest.mark.parametrize(("saved", "way"), RESUMED)
 def test_resumed_with_another_number_of_processes_or_another_way(
-    bench: Bench, configure: Configure, assemble: Assemble, tmp_path: Path
+    bench: Bench, saved: str, way: str
 ) -> None:
-    """All ways to save x all ways to go on: by one, two or three, with parameters split or not."""
-    kind = "accumulate-2"
-    settings = (*MODEL, *KINDS[kind][0])
-    jobs: dict[tuple[str, str], Job] = {}
-    for saved in ("alone", "ddp", "fsdp"):
-        for way in ("alone", "ddp", "fsdp"):
-            shard = f"train.shard={str(way == 'fsdp').lower()}"
-            run = tmp_path / f"{saved}-{way}"
-            assemble(configure(*settings, shard, f"run={run}"))
-            begin = bench.run(kind, saved) / "checkpoints" / "step-00000005"
-            jobs[saved, way] = Job(str(run / "config.json"), LONG, (), str(begin))
-    alone = {way: perform(job, ALONE) for way, job in jobs.items() if way[1] == "alone"}
-    spread = [way for way in jobs if way[1] != "alone"]
-    found = alone | {
-        way: seen[0]
-        for way, seen in zip(
-            spread, together([jobs[way] for way in spread], 2, tmp_path / "two"), strict=True
-        )
-    }
-    for (saved, way), seen in found.items():
-        straight = bench.alone[kind] if saved == "alone" else bench.each[kind, saved][0]
-        run = Path(jobs[saved, way].config).parent
-        assert seen["loss"] == pytest.approx(straight["loss"][5:], rel=1e-5), (saved, way)
-        assert_close(bench.run(kind, saved), run, 1e-4)
-        if saved == way:  # to the last bit
-            assert seen["loss"] == straight["loss"][5:]
-            assert_close(bench.run(kind, saved), run, 0.0)
+    """By one or by two, with parameters split or not: as if it had not been interrupted."""
+    kind, seen = "accumulate-2", bench.resumed[saved, way]
+    straight = bench.alone[kind] if saved == "alone" else bench.each[kind, saved][0]
+    files = bench.run(kind, saved), bench.folder / f"{saved}-to-{way}"
+    ends = [run / "end.safetensors" for run in files]
+    assert seen["loss"] == pytest.approx(straight["loss"][5:], rel=1e-5)
+    assert_close(*ends, 1e-4)
+    if saved == way:  # to the last bit
+        assert seen["loss"] == straight["loss"][5:]
+        assert ends[0].read_bytes() == ends[1].read_bytes()
 
 
-def test_shards_of_two_are_read_by_three(
-    bench: Bench, configure: Configure, assemble: Assemble, tmp_path: Path
-) -> None:
-    begin = bench.run("accumulate-4", "fsdp") / "checkpoints" / "step-00000005"
-    jobs: dict[str, Job] = {}
-    for way in ("alone", "ddp", "fsdp"):
-        shard = f"train.shard={str(way == 'fsdp').lower()}"
-        run = tmp_path / way
-        settings = (*MODEL, "model.gamma=learned", "train.accumulate=6", shard, f"run={run}")
-        assemble(configure(*settings))
-        jobs[way] = Job(str(run / "config.json"), 8, (8,), str(begin))
-    one = perform(jobs["alone"], ALONE)
-    for way, seen in zip(
-        ("ddp", "fsdp"),
-        together([jobs["ddp"], jobs["fsdp"]], 3, tmp_path / "three"),
-        strict=True,
-    ):
-        assert [len(each["taken"]) for each in seen] == [6, 6, 6]
-        assert seen[0]["loss"] == pytest.approx(one["loss"], rel=1e-5)
-        assert_close(tmp_path / "alone", tmp_path / way, 1e-4)
-    assert len(list(tmp_path.glob("fsdp/checkpoints/step-00000008/shards/*"))) == 3
+@pytest.mark.parametrize("way", BY_THREE)
+def test_shards_of_two_are_resumed_by_three(bench: Bench, way: str) -> None:
+    (one,), three = bench.by_three["alone"], bench.by_three[way]
+    assert three[0]["loss"] == pytest.approx(one["loss"], rel=1e-5)
+    assert [len(seen["taken"]) for seen in three] == [2 * (LONG - 5)] * 3
+    files = (bench.folder / f"three-{w}" / "end.safetensors" for w in ("alone", way))
+    assert_close(*files, 1e-4)
 
 
 def test_the_export_of_shards_is_the_checkpoint_of_one_process(bench: Bench) -> None:
     """Beside the shards lies one file of all weights, as one process writes it."""
     for kind in ("accumulate-2", "accumulate-4"):
         one, other = (
-            bench.run(kind, way) / "checkpoints" / "step-00000010" / "model.safetensors"
-            for way in ("alone", "fsdp")
+            bench.checkpoint(kind, way, 10) / "model.safetensors" for way in ("alone", "fsdp")
         )
-        first, second = load_file(one), load_file(other)
-        assert first.keys() == second.keys()
-        for name, tensor in first.items():
-            assert second[name].shape == tensor.shape
-            assert second[name] == pytest.approx(tensor, rel=1e-3, abs=1e-5), name
+        assert_close(one, other, 1e-4)
+        assert read_shapes(one) == read_shapes(other)
         assert read_origin(one) == read_origin(other)
 
 
@@ -372,7 +404,7 @@ def test_a_run_with_shards_holds_no_pickle(bench: Bench) -> None:
         assert str(run.parent).encode() not in path.read_bytes() or path.name == "config.json"
     for path in shards:
         with safe_open(path, framework="np") as file:
-            assert any(name.startswith("exp_avg_sq.") for name in file.keys())
+            assert any(name.startswith("exp_avg_sq.") for name in file.keys())  # noqa: SIM118
 
 
 # ---- damaged shards -------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -10,7 +10,8 @@ from typing import Any, Literal
 from kutta.data.corpus import Block
 from kutta.data.tokenizer import Pair, Tokenizer, Tokenizers
 
-REMEMBERED = 1 << 21  # characters of words whose ids are remembered (50 MB), then all over again
+REMEMBERED = 1 << 17  # words whose ids are at hand; as many older ones are kept beside them (50 MB)
+LONGEST = 64  # characters of a word worth remembering; what is longer hardly comes again
 
 Code = Literal["H", "i"]  # of an array of ids: uint16 or int32
 
@@ -90,15 +91,23 @@ def keep(pairs: Iterable[Pair], limits: Limits, tally: Tally) -> Iterator[Pair]:
 
 
 class Words(dict[str, bytes]):
-    """The ids of words that came before. A new word is noted and has none until it is learned."""
+    """The ids of words that came before. A new word is noted and has none until it is learned.
 
-    def __init__(self) -> None:
+    `older` are words that came long ago; those that come again are taken over.
+    """
+
+    def __init__(self, older: Mapping[str, bytes]) -> None:
         super().__init__()
+        self._older = older
         self.new: list[str] = []
 
     def __missing__(self, word: str) -> bytes:
-        self.new.append(word)
-        return b""
+        ids = self._older.get(word)
+        if ids is None:
+            self.new.append(word)
+            return b""
+        self[word] = ids
+        return ids
 
     def encode(self, text: str) -> bytes:
         return b"".join(map(self.__getitem__, text.split()))
@@ -110,30 +119,33 @@ class Spelling:
 
     def __init__(self, tokenizer: Tokenizer, code: Code) -> None:
         self._tokenizer, self._code = tokenizer, code
-        self._words, self._size = Words(), 0
+        self._words = Words({})
 
     def encode(self, texts: Sequence[str]) -> "list[array[int]]":
         """What the tokenizer makes of each text."""
-        if self._size > REMEMBERED:
-            self._words, self._size = Words(), 0
+        if len(self._words) > REMEMBERED:
+            self._words = Words(dict(self._words))  # what was older still is forgotten
         words, rows, unknown = self._words, list[bytes](), list[int]()
         for number, text in enumerate(texts):
             before = len(words.new)
             rows.append(words.encode(text))
             if len(words.new) > before:
                 unknown.append(number)
-        self._learn()
+        new = self._learn()
         for number in unknown:
             rows[number] = words.encode(texts[number])
+        for word in new:
+            if len(word) > LONGEST:
+                del words[word]
         return [array(self._code, row) for row in rows]
 
-    def _learn(self) -> None:
+    def _learn(self) -> list[str]:
         """Encode the new words, all at once."""
         new = list(dict.fromkeys(self._words.new))
         for word, ids in zip(new, self._tokenizer.encode_words(new), strict=True):
             self._words[word] = array(self._code, ids).tobytes()
         self._words.new.clear()
-        self._size += sum(map(len, new))
+        return new
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,40 @@
 """Compiling what a layer does: once for all layers of a kind and each shape of a batch."""
 
+from typing import Any
+
 import torch
-from torch import nn
-from torch._dynamo import config as dynamo
+from torch import Tensor, nn
 
 from kutta.errors import InputError
 from kutta.model.stack import Layer
+from kutta.ode.solver import History
 
-_LIMIT = 1000  # compilations of one function, after which torch no longer compiles
+_LIMIT = 1000  # compilations, after which torch goes on without; its own limit is 8
 
 
-def compile_layers(model: nn.Module, device: torch.device) -> None:
-    """Let the layers of a model run compiled in training; parameters keep their names."""
-    _check_compiler(device)
-    dynamo.recompile_limit = dynamo.accumulated_recompile_limit = _LIMIT
-    dynamo.optimize_ddp = False  # it cuts graphs at buckets of gradients; a layer is small enough
-    # Shapes are few and each has code of its own: what an update computes then depends on its
-    # batches alone, not on those compiled before, and a resumed run computes the same.
-    integrate = torch.compile(Layer.integrate, dynamic=False)
+def compile_layers(model: nn.Module) -> None:
+    """Let the layers of a model run compiled in training; its parameters keep their names."""
+    # Here, because they take a second to load.
+    from torch._dynamo import config
+    from torch._dynamo.exc import TorchDynamoException
+
+    config.recompile_limit = config.accumulated_recompile_limit = _LIMIT
+    config.optimize_ddp = False  # it would cut large layers up, to exchange gradients earlier
+    # Code for each shape, and not for any: shapes are few, and what an update computes follows
+    # from its batches alone, not from those met before, so that a resumed run computes the same.
+    compiled = torch.compile(Layer.integrate, dynamic=False)
+
+    def integrate(*inputs: Any) -> tuple[Tensor, History]:
+        try:
+            return compiled(*inputs)
+        except TorchDynamoException as error:
+            reason = str(error).strip().splitlines()
+            raise InputError(
+                "The layers cannot be compiled on this machine "
+                f"({next((line for line in reason if 'backend=' not in line), 'unknown')}); "
+                "set train.compile = false, or install a C++ compiler such as g++."
+            ) from error
+
     for layer in model.modules():
         if isinstance(layer, Layer):
             layer.compiled = integrate
-
-
-def _check_compiler(device: torch.device) -> None:
-    """Compile something small, to find out in one sentence whether that is possible here."""
-    try:
-        torch.compile(torch.sin)(torch.zeros(2, device=device))
-    except RuntimeError as error:
-        raise InputError(
-            f"train.compile = true does not work on this machine ({str(error).splitlines()[0]}); "
-            "install a C++ compiler (g++), or set train.compile = false."
-        ) from error

@@ -91,7 +91,7 @@ def make_trainer(
         if isinstance(layer, Layer):
             layer.recompute = config.recompute
     if config.compile:
-        compile_layers(model, device)
+        compile_layers(model)
     module = spread(model, team, device, config.shard)
     optimizer = torch.optim.Adam(
         parameter_groups(model),

@@ -60,7 +60,9 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
             others = stack.enter_context(crew(run, workers, threads))
         resample = tokenizers.dropout(config.data.bpe_dropout) if config.data.bpe_dropout else None
         store = Store.open(run / "store" / "train.arrow")
-        stream = BatchStream(store, settings.batch_tokens, settings.seed, resample=resample)
+        stream = BatchStream(
+            store, settings.batch_tokens, settings.seed, resample, few_shapes=settings.compile
+        )
         if others is not None:
             others.arrive()
             team = stack.enter_context(meet(device))

@@ -1,0 +1,85 @@
+"""What the cost model of docs/scaling.md says of the paper's runs on eight GPUs.
+
+python benchmarks/predict.py        a table in Markdown, nothing is measured
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from costmodel import Link, Size, work_of
+
+from kutta.config import Config
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+VOCABULARY = {"bpe": 32_768}
+LENGTH = 28  # tokens of a typical sentence of WMT14
+RUNS = (
+    ("wmt14-en-de-base", "euler"),
+    ("wmt14-en-de-base", "rk2"),
+    ("wmt14-en-de-base", "rk4"),
+    ("wmt14-en-de-deep-24", "euler"),
+    ("wmt14-en-de-deep-24", "rk2"),
+    ("wmt14-en-de-big", "euler"),
+    ("wmt14-en-de-big", "rk2"),
+    ("wmt14-en-de-big", "rk4"),
+)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A card as its sheet describes it, and the share of its products that training reaches."""
+
+    flops: float = 125e12  # fp16 with fp32 sums
+    share: float = 0.35
+    moved: float = 900e9  # bytes a second from its memory
+    link: Link = Link(20e9, 20e-6)
+
+
+def predict(preset: str, solver: str, gpu: Gpu, world: int = 8) -> list[str]:
+    """A row: preset, method, hours, and where they go, and memory of a card."""
+    config = Config.load(CONFIGS / f"{preset}.toml", [f"model.solver={solver}"])
+    model, train = config.model, config.train
+    size = Size(
+        model.d_model,
+        model.ffn,
+        model.heads,
+        model.encoder_layers,
+        model.decoder_layers,
+        solver,
+        tokens=train.batch_tokens,
+        vocabulary=VOCABULARY[config.data.tokenizer],
+        length=LENGTH,
+    )
+    work = work_of(size)
+    batches = train.accumulate / world  # of each card, one after another
+    half = replace(work, passing=work.passing / 2)  # activations in 16 bits
+    products = batches * work.flop / (gpu.flops * gpu.share)
+    passes = batches * PASSES * half.passing / gpu.moved
+    exchange = gpu.link.all_reduce(work.exchanged, world)
+    update = products + passes + exchange
+    return [
+        preset,
+        solver,
+        f"{work.flop * train.accumulate / 1e12:,.0f}",
+        f"{1e3 * products:,.0f}",
+        f"{1e3 * passes:,.0f}",
+        f"{1e3 * exchange:,.0f}",
+        f"{train.max_steps * update / 3600:,.0f}",
+        f"{(work.states + MEMORY * work.kept / 2) / 1e9:,.1f}",
+    ]
+
+
+PASSES = 2.0  # how often a kept byte passes, as read off here (docs/scaling.md)
+MEMORY = 1.5  # what is held at the peak over what is kept, as read off here
+
+
+def main() -> None:
+    head = ["preset", "method", "TFLOP", "products ms", "passes ms", "exchange ms", "hours", "GB"]
+    print("| " + " | ".join(head) + " |")
+    print("|---|---|" + "---:|" * (len(head) - 2))
+    for preset, solver in RUNS:
+        print("| " + " | ".join(predict(preset, solver, Gpu())) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""Processes that start, fail, are killed and restarted: nothing is lost, nobody is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.numpy import load_file
+
+from kutta.config import Config
+from kutta.training import crew
+from kutta.training.checkpoint import list_checkpoints, step_of
+from kutta.training.crew import crew_size, threads_of
+from kutta.training.run import train
+from kutta.training.team import ALONE, Team, launched, meet, restarted, speaks
+
+Configure = Callable[..., Config]
+CPU = torch.device("cpu")
+
+
+# ---- how many -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cores", "settings", "wanted"),
+    [
+        (1, ("train.accumulate=4",), 1),
+        (2, ("train.accumulate=1",), 1),
+        (2, ("train.accumulate=4",), 2),
+        (3, ("train.accumulate=4",), 2),
+        (8, ("train.accumulate=6",), 6),
+        (8, ("train.accumulate=12", "train.threads=2"), 4),
+        (8, ("train.accumulate=7", "train.workers=3"), 3),
+        (8, ("train.accumulate=8", "train.workers=1"), 1),
+    ],
+)
+def test_as_many_workers_as_cores_that_divide_the_batches(
+    configure: Configure,
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    settings: tuple[str, ...],
+    wanted: int,
+) -> None:
+    monkeypatch.setattr(crew, "cores", lambda: cores)
+    monkeypatch.setattr(crew, "_memory", lambda: 10**12)
+    assert crew_size(configure(*settings).train, CPU, 10**6) == wanted
+
+
+def test_copies_of_a_large_model_have_to_fit(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "cores", lambda: 8)
+    monkeypatch.setattr(crew, "_memory", lambda: 16 * 2**30)
+    config = configure("train.accumulate=8").train
+    sizes = {10**6: 8, 10**8: 2, 2 * 10**8: 1, 10**10: 1}
+    assert {size: crew_size(config, CPU, size) for size in sizes} == sizes
+
+
+def test_threads_are_as_asked_or_a_share_of_the_cores(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "cores", lambda: 8)
+    assert threads_of(configure("train.threads=0").train, 3) == 2
+    assert threads_of(configure("train.threads=0").train, 16) == 1
+    assert threads_of(configure("train.threads=5").train, 2) == 5
+
+
+def test_one_process_is_a_team_of_its_own() -> None:
+    assert ALONE.total(1.5, 2.0) == [1.5, 2.0]
+    assert [ALONE.any(flag) for flag in (False, True)] == [False, True]
+    assert ALONE.follow(True, False) == [True, False]
+    assert ALONE.same("text") == "text"
+    assert ALONE.leads
+    assert list(ALONE.share(range(3, 6))) == [3, 4, 5]
+    assert not Team(1, 2).leads
+    ALONE.wait()
+
+
+def test_what_torchrun_says_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    assert (launched(), speaks(), restarted()) == (False, True, False)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+    assert (launched(), speaks(), restarted()) == (True, True, True)
+    with meet(CPU) as team:  # of one: there is nobody to wait for
+        assert team is ALONE
+    monkeypatch.setenv("RANK", "1")
+    assert not speaks()
+
+
+# ---- real processes -------------------------------------------------------------------------
+
+MODEL = (
+    *("model.dropout=0.1", "model.solver=rk2", "model.gamma=ema", "train.accumulate=2"),
+    *("train.save_every=3", "train.keep_last=3", "train.workers=2", "train.threads=1"),
+)
+PATIENCE = 120.0
+
+
+def wait_until(true: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.01)
+
+
+def newest(run: Path) -> int:
+    """The step of the newest checkpoint."""
+    return max((step_of(path) for path in list_checkpoints(run)), default=0)
+
+
+def family(process: int) -> dict[int, dict[str, str]]:
+    """The processes that a process has started and their environments."""
+    found: dict[int, dict[str, str]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            pairs = (folder / "environ").read_text().split("\0")
+            if parent == process:
+                found[int(folder.name)] = dict(p.split("=", 1) for p in pairs if "=" in p)
+    return found
+
+
+def member(leader: int, rank: int) -> int:
+    """The process of this rank, among those that were started by another."""
+    found: list[int] = []
+
+    def look() -> list[int]:
+        found[:] = [p for p, about in family(leader).items() if about.get("RANK") == str(rank)]
+        return found
+
+    wait_until(look, f"process {rank}")
+    return found[0]
+
+
+def alive(process: int) -> bool:
+    try:
+        state = (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a group of its own, with one thread; ended in any case."""
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("processes are looked up in /proc")
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def train_records(run: Path, kind: str = "train") -> list[dict[str, Any]]:
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def assert_as_uninterrupted(run: Path, straight: Path, steps: int) -> None:
+    """Every step once, and the same as in a training that nobody disturbed."""
+    found, wanted = train_records(run), train_records(straight)
+    assert [record["step"] for record in found] == list(range(1, steps + 1))
+    losses = [[record["loss"] for record in records] for records in (found, wanted)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    valid = [train_records(path, "valid") for path in (run, straight)]
+    assert [record["step"] for record in valid[0]] == [record["step"] for record in valid[1]]
+    assert [r["loss"] for r in valid[0]] == pytest.approx([r["loss"] for r in valid[1]], rel=1e-3)
+    weights = [load_file(path / "model.safetensors") for path in (run, straight)]
+    for name, tensor in weights[1].items():
+        if not name.endswith("kv.bias"):  # half of it has no influence, and follows from rounding
+            gap = np.abs(weights[0][name] - tensor).max()
+            assert gap <= 1e-2 * np.abs(tensor).max(), name
+
+
+def test_workers_that_are_killed_interrupted_and_left_alone(
+    configure: Configure, silent: Console, tmp_path: Path
+) -> None:
+    """One training through all that can happen to it; at the end nobody can tell."""
+    config = configure(*MODEL, "train.max_steps=1000000")
+    path, run = tmp_path / "config.json", Path(config.run)
+    path.write_text(config.to_json())
+
+    def begin(leader: int) -> int:
+        """Let it save once more; the other process."""
+        before = newest(run)
+        wait_until(lambda: newest(run) > before, "a checkpoint")
+        return member(leader, 1)
+
+    with started("kutta", "train", str(path)) as leader:
+        os.kill(begin(leader.pid), signal.SIGKILL)
+        _, errors = leader.communicate(timeout=PATIENCE)
+        assert leader.returncode == 2
+        assert errors.startswith("kutta: A worker process was ended by signal 9, perhaps for lack")
+        assert errors.count("\n") == 1, errors
+
+    with started("kutta", "train", str(path)) as leader:
+        worker = begin(leader.pid)
+        os.killpg(leader.pid, signal.SIGINT)  # Ctrl-C: all processes get it
+        _, errors = leader.communicate(timeout=PATIENCE)
+        assert (leader.returncode, errors) == (130, "")
+        assert not alive(worker)
+    assert train_records(run)[-1]["step"] == newest(run), "saved where it stopped"
+
+    with started("kutta", "train", str(path)) as leader:
+        worker = begin(leader.pid)
+        os.kill(leader.pid, signal.SIGTERM)
+        _, errors = leader.communicate(timeout=PATIENCE)
+        assert (leader.returncode, errors) == (130, "")
+        assert not alive(worker)
+    assert train_records(run)[-1]["step"] == newest(run)
+
+    with started("kutta", "train", str(path)) as leader:
+        worker = begin(leader.pid)
+        leader.kill()
+        leader.wait()
+        wait_until(lambda: not alive(worker), "the end of a worker without a leader")
+
+    steps = newest(run) + 3
+    end = configure(*MODEL, f"train.max_steps={steps}", "train.workers=1")
+    straight = end.model_copy(update={"run": str(tmp_path / "straight")})
+    for each in (end, straight):
+        assert train(each, console=silent).step == steps
+    assert_as_uninterrupted(run, Path(straight.run), steps)
+
+
+def torchrun(*options: str) -> tuple[str, ...]:
+    return ("torch.distributed.run", "--standalone", "--nproc-per-node=2", *options, "-m", "kutta")
+
+
+def test_a_killed_worker_is_restarted_by_torchrun_and_no_batch_is_lost(
+    configure: Configure, silent: Console, tmp_path: Path
+) -> None:
+    """With its parameters split; --overwrite counts once, not again with each restart."""
+    steps = 60
+    config = configure(*MODEL, f"train.max_steps={steps}", "train.shard=true")
+    path, run = tmp_path / "config.json", Path(config.run)
+    path.write_text(config.to_json())
+    command = (*torchrun("--max-restarts=1"), "train", str(path), "--overwrite")
+    with started(*command) as agent:
+        wait_until(lambda: newest(run) >= 6, "a checkpoint")
+        before = newest(run)
+        os.kill(member(agent.pid, 1), signal.SIGKILL)
+        _, errors = agent.communicate(timeout=PATIENCE)
+        assert agent.returncode == 0, errors
+        assert before < steps, "it was killed too late"
+    log = (run / "train.log").read_text()
+    assert log.count("starting:") == log.count("going on from step") == 1
+    assert log.count("2 processes") == 2
+    assert (list_checkpoints(run)[-1] / "shards").is_dir()
+    straight = config.model_copy(update={"run": str(tmp_path / "straight")})
+    alone = straight.train.model_copy(update={"workers": 1})
+    train(straight.model_copy(update={"train": alone}), console=silent)
+    assert_as_uninterrupted(run, Path(straight.run), steps)
+    cards = [(path / "README.md").read_text() for path in (run, Path(straight.run))]
+    sizes = [[line for line in card.splitlines() if "parameters" in line] for card in cards]
+    assert sizes[0] == sizes[1] != []
+
+
+def test_a_mistake_that_all_processes_make_is_said_once(
+    configure: Configure, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(configure(*MODEL, "train.accumulate=1").to_json())
+    with started(*torchrun(), "train", str(path)) as agent:
+        _, errors = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode != 0
+    said = [line for line in errors.splitlines() if line.startswith(("kutta:", "kutta ("))]
+    assert len(said) == 1, errors
+    assert said[0].startswith("kutta: train.accumulate = 1 batches cannot be shared by 2 processes")
+    assert "exitcode  : 2" in errors
+    assert "kutta/training" not in errors, "a traceback of ours"
