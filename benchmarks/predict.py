@@ -3,7 +3,7 @@
 python benchmarks/predict.py        a table in Markdown, nothing is measured
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from costmodel import Link, Size, work_of
@@ -32,7 +32,7 @@ class Gpu:
     flops: float = 125e12  # fp16 with fp32 sums
     share: float = 0.35
     moved: float = 900e9  # bytes a second from its memory
-    link: Link = Link(20e9, 20e-6)
+    link: Link = field(default_factory=lambda: Link(20e9, 20e-6))
 
 
 def predict(preset: str, solver: str, gpu: Gpu, world: int = 8) -> list[str]:

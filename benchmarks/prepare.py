@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -139,9 +140,15 @@ def tree_mb(root: int) -> float:
     return sum(pages.get(pid, 0) for pid in family) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def processor_seconds() -> float:
+    """Of all processes that were started here and have ended, with those that they started."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
+
+
 def run(python: Path, program: str, *arguments: Any) -> Row:
     """Run a program to its end: its own figures, its time and the peak memory of its tree."""
-    started, peak = time.perf_counter(), 0.0
+    started, used, peak = time.perf_counter(), processor_seconds(), 0.0
     command = [str(python), "-c", program, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
@@ -151,7 +158,8 @@ def run(python: Path, program: str, *arguments: Any) -> Row:
         printed = process.stdout.read() if process.stdout else ""
     if process.returncode:
         raise RuntimeError(f"exit code {process.returncode}")
-    return {"seconds": seconds, "peak_mb": peak, **json.loads(printed or "{}")}
+    used = processor_seconds() - used
+    return {"seconds": seconds, "cpu_s": used, "peak_mb": peak, **json.loads(printed or "{}")}
 
 
 def compare(folder: Path, pairs: int, rounds: int, environments: Path) -> list[Row]:
@@ -187,6 +195,7 @@ def compare(folder: Path, pairs: int, rounds: int, environments: Path) -> list[R
                 "toolkit": name,
                 "cores": used,
                 "lines_per_second": 2 * pairs / typical,
+                "lines_per_cpu_s": 2 * pairs / median(row["cpu_s"] for row in measured),
                 "seconds": typical,
                 "fastest_s": min(row["seconds"] for row in measured),
                 "slowest_s": max(row["seconds"] for row in measured),
@@ -210,6 +219,7 @@ def grow(folder: Path, pairs: int) -> Row:
         "learn_s": prepared["learn_s"],
         "encode_s": prepared["encode_s"],
         "lines_per_second": 2 * pairs / prepared["encode_s"],
+        "cpu_s": prepared["cpu_s"],
         "prepare_peak_mb": prepared["peak_mb"],
         "open_s": opened["open_s"],
         "batch_ms": opened["batch_ms"],

@@ -112,9 +112,7 @@ def test_a_scale_does_not_change_an_update(
     scaled.trainer.scale = LossScale(2.0**power)
     for one, other in zip(steps(plain, 4), steps(scaled, 4), strict=True):
         assert (one.loss, one.grad_norm) == (other.loss, other.grad_norm)
-    pairs = zip(
-        plain.trainer.model.parameters(), scaled.trainer.model.parameters(), strict=True
-    )
+    pairs = zip(plain.trainer.model.parameters(), scaled.trainer.model.parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
@@ -123,7 +121,11 @@ def test_without_a_scale_half_precision_loses_small_gradients(
 ) -> None:
     """The gradients of one update against those in fp32, as if its loss were 2^14 times smaller."""
     found: dict[str, dict[str, Tensor]] = {}
-    for name, precision, power in (("full", "fp32", 0), ("kept", "fp16", 10), ("lost", "fp16", -14)):
+    for name, precision, power in (
+        ("full", "fp32", 0),
+        ("kept", "fp16", 10),
+        ("lost", "fp16", -14),
+    ):
         bench = assemble(configure(f"train.precision={precision}", *STILL))
         bench.trainer.scale.value = 2.0**power
         (step,) = steps(bench, 1)
@@ -202,9 +204,7 @@ def test_tf32_changes_nothing_on_a_cpu(configure: Configure, assemble: Assemble)
 # ---- checkpoints ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("steady", "power"), [(1998, 10), (0, 24)], ids=["doubled", "halved"]
-)
+@pytest.mark.parametrize(("steady", "power"), [(1998, 10), (0, 24)], ids=["doubled", "halved"])
 def test_a_resumed_training_knows_the_scale_and_how_long_it_held(
     configure: Configure, assemble: Assemble, steady: int, power: int
 ) -> None:

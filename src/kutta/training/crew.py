@@ -16,24 +16,19 @@ from pathlib import Path
 import torch
 
 from kutta.config import TrainConfig
+from kutta.data.workers import cores
 from kutta.errors import InputError
 from kutta.training.team import MEETING, Lost
 
 _BYTES_PER_PARAMETER = 16  # weight, gradient and two moments, in fp32
-
-
-def cores() -> int:
-    """The processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+_COPIES = 1 << 29  # bytes for further copies of a model, about 30 million parameters
 
 
 def crew_size(config: TrainConfig, device: torch.device, parameters: int) -> int:
     """How many processes of this machine share an update.
 
-    By itself it is the largest divisor of `accumulate` for which there are GPUs or cores, and
-    that keeps the copies of the model within a quarter of the machine's memory.
+    By itself it is the largest divisor of `accumulate` for which there are GPUs or cores. On a
+    CPU only small models are copied: the products of large ones keep several threads busy.
     """
     if config.workers:
         return config.workers
@@ -41,8 +36,8 @@ def crew_size(config: TrainConfig, device: torch.device, parameters: int) -> int
         return 1  # one device was chosen by its number
     places = torch.cuda.device_count() if device.type == "cuda" else cores()
     if device.type == "cpu":
-        room = _memory() // 4 // (_BYTES_PER_PARAMETER * parameters)
-        places = min(places // max(1, config.threads), room)
+        copies = 1 + _COPIES // (_BYTES_PER_PARAMETER * parameters)
+        places = min(places // max(1, config.threads), copies)
     divisors = (n for n in range(1, config.accumulate + 1) if config.accumulate % n == 0)
     return max((n for n in divisors if n <= places), default=1)
 
@@ -139,11 +134,3 @@ def _environment() -> Generator[MutableMapping[str, str]]:
 
 def _place(rank: int) -> dict[str, str]:
     return {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-
-
-def _memory() -> int:
-    """Bytes of memory of this machine; where it does not say, as much as one would need."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError):
-        return sys.maxsize

@@ -26,7 +26,7 @@ from kutta.training.folder import alone, check_same, check_text, is_prepared, op
 from kutta.training.loop import make_trainer
 from kutta.training.report import last_validation
 from kutta.training.session import Outcome, Session, validation_text
-from kutta.training.team import ALONE, launched, meet, restarted
+from kutta.training.team import ALONE, launched, meet, restarts
 from kutta.translate.loading import choose_device
 
 __all__ = ["Outcome", "plan_of", "train"]
@@ -45,7 +45,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         team = stack.enter_context(meet(device)) if launched() else ALONE
         if team.leads:
             stack.enter_context(alone(run))
-            _make_ready(config, overwrite and not restarted(), device, console)
+            _make_ready(config, overwrite and not restarts(), device, console)
         team.wait()
         tokenizers = Tokenizers.load(run)
         torch.manual_seed(settings.seed)

@@ -107,9 +107,9 @@ def launched() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
-def restarted() -> bool:
-    """Whether torchrun has started this process again after one of the team was lost."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+def restarts() -> int:
+    """How often torchrun has started the team anew, because one of it was lost."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 @contextmanager
@@ -123,7 +123,8 @@ def meet(device: torch.device) -> Generator[Team]:
         torch.cuda.set_device(device)
     if MEETING in os.environ:
         _come(Path(url2pathname(urlparse(os.environ[MEETING]).path)), rank)
-    store = _meeting_place(rank, world)
+    # torchrun keeps what was noted before a restart, such as addresses of the dead.
+    store = PrefixStore(f"{restarts()}-{world}", _meeting_place(rank, world))
     try:
         with _one_voice(rank, store):
             dist.init_process_group(
