@@ -51,6 +51,7 @@ heads = {size.heads}
 encoder_layers = {size.layers}
 decoder_layers = {size.layers}
 solver = "{solver}"
+relative_positions = 0
 dropout = {DROPOUT}
 attention_dropout = {DROPOUT}
 relu_dropout = {DROPOUT}

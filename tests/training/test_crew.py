@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -151,6 +152,11 @@ def alive(process: int) -> bool:
     return state != "Z"
 
 
+def limit_time() -> None:
+    """Should these tests be killed, what they started ends by itself."""
+    resource.setrlimit(resource.RLIMIT_CPU, (90, 90))
+
+
 @contextmanager
 def started(*command: str) -> Iterator[subprocess.Popen[str]]:
     """A command in a group of its own, with one thread; ended in any case."""
@@ -163,6 +169,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=limit_time,
     )
     try:
         yield process
@@ -198,7 +205,7 @@ def test_workers_that_are_killed_interrupted_and_left_alone(
     configure: Configure, silent: Console, tmp_path: Path
 ) -> None:
     """One training through all that can happen to it; at the end nobody can tell."""
-    config = configure(*MODEL, "train.max_steps=1000000")
+    config = configure(*MODEL, "train.max_steps=5000")
     path, run = tmp_path / "config.json", Path(config.run)
     path.write_text(config.to_json())
 

@@ -40,7 +40,8 @@ def _show_warning(message: Warning | str, *_: Any) -> None:
 
 
 def _fail(sentence: str, code: int) -> None:
-    # Processes that torchrun starts make the same mistake: one of each machine says it.
-    if os.environ.get("LOCAL_RANK", "0") == "0":
+    # Processes that torchrun starts make the same mistake, so one of each machine says it. Those
+    # that kutta itself starts come after the mistakes of all: what one of them says is its own.
+    if os.environ.get("LOCAL_RANK", "0") == "0" or (code == 2 and "KUTTA_MEETING" in os.environ):
         print(f"kutta: {sentence}", file=sys.stderr)
     sys.exit(code)

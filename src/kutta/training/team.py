@@ -154,7 +154,7 @@ def _one_voice(rank: int, store: Store) -> Generator[None]:
         if rank == 0:
             with suppress(RuntimeError):
                 store.set(str(known), "said")
-            raise known from error
+            raise known from error.__cause__
         if not isinstance(known, Lost) and not _said(store, str(known)):
             print(f"kutta (process {rank}): {known}", file=sys.stderr)
         sys.exit(2)
