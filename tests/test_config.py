@@ -68,7 +68,11 @@ DEFAULTS: dict[str, Any] = {
     "train.clip_norm": 0.0,
     "train.label_smoothing": 0.1,
     "train.precision": "fp32",
+    "train.recompute": False,
+    "train.compile": False,
     "train.device": "auto",
+    "train.workers": 0,
+    "train.shard": False,
     "train.threads": 0,
     "train.log_every": 50,
     "train.save_every": 500,
@@ -710,6 +714,7 @@ def test_a_default_written_down_leaves_the_hash_as_it_is(key: str) -> None:
 ALL = ("data", "model", "train")
 FREE = {
     *("data.test", "train.max_steps", "train.device", "train.threads", "train.log_every"),
+    *("train.workers", "train.shard", "train.recompute"),
     *("train.save_every", "train.valid_every", "train.valid_bleu", "train.patience"),
     *("train.keep_last", "train.max_bad_steps", "train.tensorboard"),
 }

@@ -14,7 +14,7 @@ import torch._dynamo
 from torch import nn
 
 from kutta.config import Config
-from kutta.data.batches import BatchStream, PairList
+from kutta.data.batches import Batch, BatchStream, PairList
 from kutta.data.store import Store
 from kutta.errors import InputError
 from kutta.model import StackShape, TranslationModel
@@ -69,19 +69,37 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
 
 @pytest.fixture
 def long_corpus(tmp_path: Path) -> Path:
-    """Pairs of 1 to 40 words, the two sides of like but not of the same length."""
+    """Pairs of 1 to 10 words, the two sides of like but not of the same length."""
     draw, folder = random.Random(3), tmp_path / "text"
     folder.mkdir()
-    for name, count in (("train", 400), ("valid", 20), ("test", 5)):
-        lengths = [draw.randint(1, 40) for _ in range(count)]
+    for name, count in (("train", 300), ("valid", 5), ("test", 5)):
+        lengths = [draw.randint(1, 10) for _ in range(count)]
         sides = {
             "aa": lengths,
-            "bb": [max(1, length + draw.randint(-3, 3)) for length in lengths],
+            "bb": [max(1, length + draw.randint(-2, 2)) for length in lengths],
         }
         for language, side in sides.items():
             lines = [" ".join(draw.choices("abcdefgh", k=length)) for length in side]
             (folder / f"{name}.{language}").write_text("\n".join(lines) + "\n")
     return folder
+
+
+class Repeated:
+    """A stream of one batch: one shape, and dropout that is still drawn anew each time."""
+
+    def __init__(self, stream: BatchStream) -> None:
+        self.batch = stream.take(0)
+
+    def take(self, number: int) -> Batch:
+        return self.batch
+
+    def epoch_of(self, number: int) -> tuple[int, int]:
+        return number, 0
+
+
+def with_one_batch(bench: Any) -> Any:
+    bench.stream = Repeated(bench.stream)
+    return bench
 
 
 def with_few_shapes(bench: Any) -> Any:
@@ -108,9 +126,8 @@ def test_equal_layers_are_compiled_once_for_each_shape(
     configure: Configure, assemble: Assemble, compiler: Compiler, long_corpus: Path
 ) -> None:
     config = configure(
-        *(f"data.dir={long_corpus}", "data.max_length=50", "train.batch_tokens=200"),
-        *("train.compile=true", "model.encoder_layers=3", "model.decoder_layers=3"),
-        "train.max_steps=1000",
+        *(f"data.dir={long_corpus}", "train.batch_tokens=160", "train.compile=true"),
+        *("model.encoder_layers=2", "model.decoder_layers=2", "train.max_steps=1000"),
     )
     bench = with_few_shapes(assemble(config))
     epoch = bench.stream.batches_per_epoch
@@ -118,11 +135,9 @@ def test_equal_layers_are_compiled_once_for_each_shape(
     # The encoder sees the source and whether it is padded, the decoder the target too.
     sources = {(b.source.shape, bool((b.source == 0).any())) for b in batches}
     pairs = {(b.source.shape, bool((b.source == 0).any()), b.target_in.shape) for b in batches}
-    assert len(pairs) < epoch / 2, "the batches have few shapes"
+    assert 3 < len(pairs) < epoch / 2, "there are several shapes, but few"
     steps(bench, 2 * epoch)
     assert compiler.graphs == len(sources) + len(pairs)
-    steps(bench, epoch)
-    assert compiler.graphs <= len(sources) + len(pairs) + 2, "a third epoch brings hardly any"
 
 
 def test_validation_and_decoding_are_not_compiled(
@@ -130,7 +145,7 @@ def test_validation_and_decoding_are_not_compiled(
 ) -> None:
     """They meet a new shape every time, and would be compiled without end."""
     config = configure("train.compile=true", "model.solver=rk2")
-    bench = with_few_shapes(assemble(config))
+    bench = with_one_batch(assemble(config))
     steps(bench, 1)
     before, model = compiler.graphs, bench.trainer.model
     assert before == 2
@@ -149,10 +164,9 @@ def test_validation_and_decoding_are_not_compiled(
 @pytest.mark.parametrize(
     "settings",
     [
-        ("model.solver=euler",),
         ("model.solver=rk2", "model.gamma=learned"),
         ("model.solver=rk4", "train.recompute=true"),
-        ("model.solver=rk2", "train.precision=bf16", "train.recompute=true"),
+        ("model.solver=euler", "train.precision=bf16", "train.recompute=true"),
         ("model.solver=dlcl", "train.accumulate=2"),
     ],
     ids=" ".join,
@@ -166,31 +180,25 @@ def test_losses_are_those_of_layers_that_are_not_compiled(
     compiler = Compiler("aot_eager")
     compiler.use(monkeypatch)
     common = (*settings, "model.encoder_layers=2", *STILL)
-    eager = with_few_shapes(assemble(configure(*common)))
-    wanted = steps(eager, 6)
+    wanted = steps(with_one_batch(assemble(configure(*common))), 4)
     assert compiler.graphs == 0
-    found = steps(with_few_shapes(assemble(configure(*common, "train.compile=true"))), 6)
+    found = steps(with_one_batch(assemble(configure(*common, "train.compile=true"))), 4)
     assert compiler.graphs > 0
     rate = 2e-3 if "train.precision=bf16" in settings else 1e-5
     assert [s.loss for s in found] == pytest.approx([s.loss for s in wanted], rel=rate)
-    assert [s.grad_norm for s in found] == pytest.approx(
-        [s.grad_norm for s in wanted], rel=10 * rate
-    )
+    norms = [[s.grad_norm for s in each] for each in (found, wanted)]
+    assert norms[0] == pytest.approx(norms[1], rel=10 * rate)
 
 
 SHAPE = StackShape(12, 20, 3, layers=2, clip=2)
 SHAPES: dict[str, StackShape] = {
     "euler": SHAPE,
-    "rk2": replace(SHAPE, method="rk2"),
     "rk2 learned": replace(SHAPE, method="rk2", gamma="learned"),
     "rk2 gated": replace(SHAPE, method="rk2", gamma="gated"),
     "rk4": replace(SHAPE, method="rk4"),
-    "rk4 ema": replace(SHAPE, method="rk4", gamma="ema"),
     "san/ffn": replace(SHAPE, method="rk2", placement="san/ffn"),
     "leapfrog": replace(SHAPE, method="leapfrog"),
-    "multistep": replace(SHAPE, method="multistep"),
     "dlcl": replace(SHAPE, method="dlcl"),
-    "pc2": replace(SHAPE, method="pc2"),
     "post-norm": replace(SHAPE, norm="post"),
 }
 
@@ -217,8 +225,8 @@ def test_a_layer_is_one_graph(monkeypatch: pytest.MonkeyPatch, name: str) -> Non
 def test_weights_keep_their_names_and_go_on_without_compilation(
     configure: Configure, assemble: Assemble, compiler: Compiler
 ) -> None:
-    compiled = with_few_shapes(assemble(configure("train.compile=true", *STILL)))
-    plain = with_few_shapes(assemble(configure(*STILL)))
+    compiled = with_one_batch(assemble(configure("train.compile=true", *STILL)))
+    plain = with_one_batch(assemble(configure(*STILL)))
     steps(compiled, 2)
     path = save_checkpoint(compiled.run, compiled.trainer, Progress())
     saved = read_tensors(path / "model.safetensors")
@@ -251,22 +259,30 @@ def test_a_copy_of_a_model_uses_its_own_weights(
     assert not torch.allclose(model(ids, ids), expected)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("backend", "stream"),
+    [
+        ("aot_eager", with_one_batch),
+        pytest.param("inductor", with_few_shapes, marks=pytest.mark.slow),
+    ],
+)
 def test_a_resumed_training_is_identical(
-    configure: Configure, assemble: Assemble, monkeypatch: pytest.MonkeyPatch, backend: str
+    configure: Configure,
+    assemble: Assemble,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    stream: Callable[[Any], Any],
 ) -> None:
     """Compiled dropout too follows from seed and micro-batch, whatever was compiled before."""
-    compiler = Compiler(backend)
-    compiler.use(monkeypatch)
+    Compiler(backend).use(monkeypatch)
     config = configure("train.compile=true", "model.dropout=0.3", "model.solver=rk2")
-    straight = with_few_shapes(assemble(config))
+    straight, halted = (stream(assemble(config)) for _ in range(2))
     wanted = steps(straight, 5)
     assert len({step.loss for step in wanted}) == 5
-    halted = with_few_shapes(assemble(config))
     steps(halted, 3)
     save_checkpoint(halted.run, halted.trainer, Progress())
     torch._dynamo.reset()  # as a new process begins
-    resumed = with_few_shapes(assemble(config))
+    resumed = stream(assemble(config))
     resume(resumed.run, resumed.trainer)
     torch.manual_seed(99)
     assert [step.loss for step in steps(resumed, 2)] == [step.loss for step in wanted[3:]]
@@ -288,7 +304,7 @@ def test_compiled_code_computes_the_same(configure: Configure, assemble: Assembl
 def test_train_pads_to_few_shapes_where_it_compiles(
     configure: Configure, compiler: Compiler, silent: Any
 ) -> None:
-    settings = ("train.compile=true", "train.valid_bleu=true", "train.max_steps=12")
+    settings = ("train.compile=true", "train.valid_bleu=true", "train.max_steps=6")
     outcome = train(configure(*settings), console=silent)
     assert outcome.ended == "finished"
     # 96 pairs of 3 to 8 words: widths of 8 and 12 on either side, and the last, smaller batch.

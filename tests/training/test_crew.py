@@ -105,7 +105,7 @@ MODEL = (
     *("model.dropout=0.1", "model.solver=rk2", "model.gamma=ema", "train.accumulate=2"),
     *("train.save_every=3", "train.keep_last=3", "train.workers=2", "train.threads=1"),
 )
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def wait_until(true: Callable[[], Any], what: str) -> None:

@@ -24,6 +24,7 @@ from kutta.config import Config
 from kutta.errors import InputError
 from kutta.metrics import Score
 from kutta.training import run as run_module
+from kutta.training import session as session_module
 from kutta.training.checkpoint import list_checkpoints
 from kutta.training.folder import alone, open_run
 from kutta.training.report import Reporter, read_metrics
@@ -82,7 +83,7 @@ def validations(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
     """Let the validations find these losses, one after another."""
     left = iter(losses)
     monkeypatch.setattr(
-        run_module, "held_out_loss", lambda *_: Validation(next(left), 1.0, tokens=5)
+        session_module, "held_out_loss", lambda *_: Validation(next(left), 1.0, tokens=5)
     )
 
 
@@ -582,7 +583,7 @@ def test_the_best_by_bleu(
     config = configure(*settings, "train.save_every=2", "train.max_steps=6")
     scores = iter([10.0, 30.0, 20.0])
     monkeypatch.setattr(
-        run_module, "valid_score", lambda *_: Score("BLEU", next(scores), "", "signed")
+        session_module, "valid_score", lambda *_: Score("BLEU", next(scores), "", "signed")
     )
     silently(config)
     assert saved(config) == [4, 6]

@@ -82,6 +82,8 @@ def read_blocks(folder: Path, name: str, source: str, target: str) -> Iterator[B
     for chunks in zip_longest(*streams, fillvalue=()):
         counts = list(map(len, chunks))
         if min(counts) < max(counts):
+            for file, chunk in zip(names, chunks, strict=True):
+                _decode_lines(b"".join(chunk), file, first)  # a damaged line would say more
             raise _unequal(names, [first - 1 + n for n in counts], streams)
         yield Block(names, tuple(map(b"".join, chunks)), first, tsv)
         first += counts[0]
