@@ -64,12 +64,12 @@ def predict(preset: str, solver: str, gpu: Gpu, world: int = 8) -> list[str]:
         f"{1e3 * products:,.0f}",
         f"{1e3 * passes:,.0f}",
         f"{1e3 * exchange:,.0f}",
-        f"{train.max_steps * update / 3600:,.0f}",
+        f"{train.max_steps * update / 3600:,.1f}",
         f"{(work.states + MEMORY * work.kept / 2) / 1e9:,.1f}",
     ]
 
 
-PASSES = 2.0  # how often a kept byte passes, as read off here (docs/scaling.md)
+PASSES = 6.9  # how often a kept byte passes, as read off here (docs/scaling.md)
 MEMORY = 1.5  # what is held at the peak over what is kept, as read off here
 
 

@@ -135,31 +135,40 @@ def exchange(sizes: list[int]) -> dict[str, float]:
 
 
 def compare(updates: int) -> dict[str, Any]:
-    """Measure every size, with the machine's own rates in between, beside what the model says."""
+    """Measure every size beside what the model says.
+
+    The machine's rates are medians over all sizes: it may slow down while one of them is measured.
+    """
     rows: list[dict[str, Any]] = []
     for size in SIZES:
         measured = apart({"kind": "update", "size": asdict(size), "updates": updates})
         rows.append({"name": size.name, "size": asdict(size), **measured})
-    constants = calibrate(rows[SIZES.index(REFERENCE)])
+    return against_model(rows)
+
+
+def against_model(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rows with predictions, and the constants that went into them."""
+    rates = {kind: statistics.median(row[kind] for row in rows) for kind in ("flops", "moved")}
+    constants = calibrate(rows[SIZES.index(REFERENCE)], rates)
     for row in rows:
         work = work_of(Size(**row["size"]))
         passed = replace(work, passing=work.passing * constants["passes"])
-        row["predicted_seconds"] = passed.seconds(row["flops"], row["moved"])
+        row["predicted_seconds"] = passed.seconds(rates["flops"], rates["moved"])
         row["predicted_bytes"] = work.states + work.kept * constants["memory"]
-        row["gemm_share"] = work.flop / row["seconds"] / row["flops"]
-    return {"constants": constants, "rows": rows}
+        row["gemm_share"] = work.flop / row["seconds"] / rates["flops"]
+    return {"rates": rates, "constants": constants, "rows": rows}
 
 
-def calibrate(row: dict[str, Any]) -> dict[str, float]:
+def calibrate(row: dict[str, Any], rates: dict[str, float]) -> dict[str, float]:
     """The two constants that no formula gives, read off one size.
 
     `passes`: how often every kept byte is read or written outside of matrix products.
     `memory`: what is held at the peak, over what is kept for the backward pass.
     """
     work = work_of(REFERENCE)
-    left = row["seconds"] - work.flop / row["flops"]
+    left = row["seconds"] - work.flop / rates["flops"]
     return {
-        "passes": max(0.0, left) * row["moved"] / work.passing,
+        "passes": max(0.0, left) * rates["moved"] / work.passing,
         "memory": (row["bytes"] - work.states) / work.kept,
     }
 
