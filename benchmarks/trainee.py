@@ -47,6 +47,8 @@ class Trainee:
             text=True,
             errors="replace",
             env=clean(**job.environment),
+            # When the shell that started us ends, the system wakes what is stopped in our session.
+            start_new_session=True,
         )
         threading.Thread(target=self._listen, daemon=True).start()
         try:
