@@ -157,24 +157,29 @@ def main() -> None:
             bench.unpack()
         for part in parts:
             bench.measure(part)
-    report(bench, load)
+            write(bench, load)  # now: the next part may take half an hour
+    report(bench)
 
 
-def report(bench: Bench, load: float) -> None:
-    """Print the tables; write the file."""
-    console, rows = bench.console, fastest(bench.rows)
-    if rows:
+def report(bench: Bench) -> None:
+    """Print the tables."""
+    console = bench.console
+    if bench.rows:
         console.print(table_of_rows(bench.rows))
     console.print(table_of_figures(bench.figures))
     for name, reason in bench.absent.items():
         console.print(f"absent: {name}: {reason}", highlight=False, markup=False)
+
+
+def write(bench: Bench, load: float) -> None:
+    """Write what was measured so far, where a file was asked for."""
     if bench.chosen.json:
         content = {
             "machine": platform.platform(),
             "threads": bench.chosen.threads,
             "update_tokens": UPDATE_TOKENS,
             "load": load,
-            "rows": rows,
+            "rows": fastest(bench.rows),
             "ways": bench.rows,
             "absent": bench.absent,
             "figures": [{**asdict(f), "verdict": f.verdict} for f in bench.figures],

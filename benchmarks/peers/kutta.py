@@ -6,8 +6,7 @@ from pathlib import Path
 from environments import run
 
 from kutta import __version__
-from kutta.data.batches import BatchStream
-from kutta.data.store import Store
+from kutta.training.report import read_metrics
 from peers.toolkit import (
     DROPOUT,
     ENDLESS,
@@ -77,15 +76,13 @@ def job(place: Place, case: Case) -> Job:
     config.write_text(config_of(case, place.text, folder), encoding="utf-8")
     kutta = [sys.executable, "-m", "kutta"]
     run([*kutta, "prepare", str(config)])
-    stream = BatchStream(Store.open(folder / "store" / "train.arrow"), case.split.tokens, SEED)
 
     def tokens(line: str) -> int | None:
-        """The log numbers the update, and its batches follow from its number."""
+        """The line of an update comes after its record, which has its tokens."""
         update = number_in(r"^step (\d+)  epoch", line)
         if update is None:
             return None
-        last = int(update) * case.split.pieces
-        return sum(stream.take(n).tokens for n in range(last - case.split.pieces, last))
+        return next(r["tokens"] for r in reversed(read_metrics(folder)) if r["step"] == update)
 
     return Job([*kutta, "train", str(config)], {}, tokens)
 

@@ -108,6 +108,7 @@ def test_a_record_holds_means_over_its_window_and_starts_anew(tmp_path: Path) ->
         "perplexity": math.exp(1.0),
         "lr": 0.001,
         "grad_norm": 4.0,
+        "tokens": 2000,
         "tokens_per_second": 2000.0,
         "skipped": 0,
     }

@@ -55,6 +55,7 @@ class Window:
             "perplexity": math.exp(min(self.nll / n, 50.0)),
             "lr": step.lr,
             "grad_norm": self.grad_norm / n,
+            "tokens": self.tokens,
             "tokens_per_second": self.tokens / max(self.seconds, 1e-9),
             "skipped": self.skipped,
         }
