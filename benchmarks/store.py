@@ -1,16 +1,17 @@
 """Starting up on five million prepared pairs."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from figures import Figure
+from numpy.typing import NDArray
 from worker import worker
 
-from kutta.data.store import ROWS, write_store
+from kutta.data.column import Column, id_type
+from kutta.data.store import ROWS, Chunk, write_chunks
 
 PAIRS, VOCABULARY, TYPICAL = 5_000_000, 32_768, 24
 
@@ -33,26 +34,25 @@ def measure_store(threads: int, folder: Path) -> list[Figure]:
 
 def synthetic_store(path: Path, pairs: int, vocabulary: int, typical: int) -> None:
     """Write a store of random pairs: lengths as in a corpus around `typical`, ids after Zipf."""
-    write_store(path, (), vocabulary)  # an empty store, for its schema
-    with pa.OSFile(str(path)) as empty:
-        schema = pa.ipc.open_file(empty).schema
     random = np.random.default_rng(1)
     weights = 1 / np.arange(10, 10 + vocabulary - 4)
     ids = random.choice(vocabulary - 4, 2**23, p=weights / weights.sum()) + 4
-    ids = ids.astype(schema.field(0).type.value_type.to_pandas_dtype())
+    ids = ids.astype(id_type(vocabulary))
 
-    def column(lengths: Any) -> Any:
-        offsets = np.concatenate([[0], lengths.cumsum()]).astype(np.int32)
-        begin = random.integers(len(ids) - offsets[-1])
-        return pa.ListArray.from_arrays(offsets, pa.array(ids[begin : begin + offsets[-1]]))
+    def column(lengths: NDArray[np.float64]) -> Column:
+        whole = np.rint(lengths).clip(2, 120).astype(np.int32)
+        tokens = int(whole.sum())
+        begin = int(random.integers(len(ids) - tokens))
+        return Column(ids[begin : begin + tokens], whole)
 
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    def chunks() -> Iterator[Chunk]:
         for start in range(0, pairs, ROWS):
             rows = min(ROWS, pairs - start)
             source = random.lognormal(np.log(typical), 0.5, rows)
             target = source * random.lognormal(0.03, 0.15, rows)
-            sides = [column(np.rint(side).clip(2, 120).astype(int)) for side in (source, target)]
-            writer.write_batch(pa.record_batch(sides, schema=schema))
+            yield column(source), column(target)
+
+    write_chunks(path, chunks(), vocabulary)
 
 
 def forget(path: Path) -> None:

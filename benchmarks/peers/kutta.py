@@ -32,7 +32,7 @@ def prepare(place: Place) -> None:
 
 def config_of(case: Case, text: Path, folder: Path) -> str:
     """Settings of a run that neither saves nor validates while it is watched."""
-    solver, _, recompute = case.method.partition("+")
+    solver, _, option = case.method.partition("+")  # such as recompute or compile
     size, split = case.size, case.split
     return f"""\
 run = '{folder}'
@@ -59,10 +59,11 @@ relu_dropout = {DROPOUT}
 max_steps = {ENDLESS}
 batch_tokens = {split.tokens}
 accumulate = {split.pieces}
+workers = {split.processes}
 lr = {RATE}
 warmup = {WARMUP}
 label_smoothing = {SMOOTHING}
-recompute = {str(bool(recompute)).lower()}
+{f"{option} = true" if option else ""}
 log_every = 1
 save_every = {ENDLESS}
 valid_bleu = false
@@ -71,7 +72,7 @@ seed = {SEED}
 
 
 def job(place: Place, case: Case) -> Job:
-    name = f"{case.size.name}-{case.method}"
+    name = f"{case.size.name}-{case.method}-{case.split.processes}"
     folder, config = place.work / name, place.work / f"{name}.toml"
     config.write_text(config_of(case, place.text, folder), encoding="utf-8")
     kutta = [sys.executable, "-m", "kutta"]
@@ -90,7 +91,7 @@ def job(place: Place, case: Case) -> Job:
 TOOLKIT = Toolkit(
     name="Kutta",
     install=((f"kutta=={__version__}",),),
-    splits=(Split(pieces=4),),
+    splits=(Split(pieces=4), Split(pieces=4, processes=2)),  # the last one is its own choice
     prepare=prepare,
     job=job,
     methods=("euler", "rk2", "rk4", "rk4+recompute"),

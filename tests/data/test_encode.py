@@ -1,13 +1,14 @@
 """Encoding blocks: what is remembered changes nothing, and rows come back as they were."""
 
 import pickle
-from array import array
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data import encode as module
+from kutta.data.column import Column
 from kutta.data.corpus import Block
 from kutta.data.encode import Encoded, Limits, Spelling, Tally, encoder, word_counter
 from kutta.data.tokenizer import BPE, Split, Tokenizers
@@ -18,6 +19,10 @@ WORD = st.one_of(
     st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=4),
 )
 TEXTS = st.lists(st.lists(WORD, max_size=6).map(" ".join), max_size=6)
+
+
+def lists(column: Column) -> list[list[int]]:
+    return [row.tolist() for row in column]
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +37,14 @@ def test_spelling_makes_of_a_text_what_the_tokenizer_makes_of_it(bpe, remembered
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "REMEMBERED", remembered)
         for tokenizer in (bpe, Split.learn(TEXT)):
-            spelling = Spelling(tokenizer, "H")
+            spelling = Spelling(tokenizer, np.uint16)
             for texts in blocks:
-                expected = [array("H", tokenizer.encode(text)) for text in texts]
-                assert spelling.encode(texts) == expected
+                assert lists(spelling.encode(texts)) == [tokenizer.encode(text) for text in texts]
 
 
 def test_what_is_remembered_is_bounded(bpe, monkeypatch):
     monkeypatch.setattr(module, "REMEMBERED", 50)
-    spelling = Spelling(bpe, "H")
+    spelling = Spelling(bpe, np.uint16)
     for block in range(100):
         spelling.encode([f"{block}word{n} {'z' * 99}{n}" for n in range(10)])
         assert len(spelling._words) + len(spelling._words._older) <= 2 * (50 + 10)
@@ -53,7 +57,7 @@ def test_what_comes_again_is_never_forgotten(bpe, monkeypatch):
     monkeypatch.setattr(
         BPE, "encode_words", lambda self, words: asked.extend(words) or [[5]] * len(words)
     )
-    spelling = Spelling(bpe, "H")
+    spelling = Spelling(bpe, np.uint16)
     for block in range(50):
         spelling.encode([f"often rare{block} once{block}"])
     assert asked.count("often") == 1
@@ -68,7 +72,7 @@ def test_a_word_is_encoded_once(bpe, monkeypatch):
             asked.extend(words)
             return bpe.encode_words(words)
 
-    spelling = Spelling(Counting(), "H")
+    spelling = Spelling(Counting(), np.uint16)
     for _ in range(3):
         spelling.encode(["the old the man", "old man"])
     assert asked == ["the", "old", "man"]
@@ -85,23 +89,23 @@ def test_an_encoded_block_survives_its_way_between_processes(bpe):
     rows = [(bpe.encode("the old man")[:5], bpe.encode("der alte"))]
     rows += [(bpe.encode("the river")[:5], bpe.encode("am wasser"))]
     kept = [pair for pair in rows if max(map(len, pair)) <= 9]
-    assert [(list(source), list(target)) for source, target in encoded.pairs()] == kept
+    assert [*zip(lists(encoded.source), lists(encoded.target), strict=True)] == kept
     assert encoded.tally.read == 3
     assert encoded.tally.dropped["with an empty source"] == 1
 
 
-@pytest.mark.parametrize(("words", "code"), [((1 << 16) - 4, "H"), ((1 << 16) - 3, "i")])
-def test_ids_take_two_bytes_where_the_vocabulary_allows_it(words, code):
+@pytest.mark.parametrize(("words", "kind"), [((1 << 16) - 4, "uint16"), ((1 << 16) - 3, "int32")])
+def test_ids_take_two_bytes_where_the_vocabulary_allows_it(words, kind):
     split = Split([f"w{n}" for n in range(words)])
     encoded = encoder(Tokenizers(split, split), Limits(9))(block(f"w{words - 1}\n", "w0\n"))
-    assert [tokens.typecode for tokens in encoded.tokens] == [code, code]
-    assert next(encoded.pairs())[0].tolist() == [words + 3]
+    assert (encoded.source.ids.dtype, encoded.target.ids.dtype) == (kind, kind)
+    assert lists(encoded.source) == [[words + 3]]
 
 
 def test_separate_vocabularies_take_the_code_of_the_larger():
     small, large = Split(["a"]), Split([f"w{n}" for n in range(1 << 16)])
     encoded = encoder(Tokenizers(small, large), Limits(9))(block("a\n", "w7\n"))
-    assert [tokens.typecode for tokens in encoded.tokens] == ["i", "i"]
+    assert (encoded.source.ids.dtype, encoded.target.ids.dtype) == ("int32", "int32")
 
 
 @pytest.mark.parametrize(

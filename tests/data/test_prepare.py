@@ -8,6 +8,7 @@ import sys
 import time
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from kutta.data import corpus as corpus_module
 from kutta.data import prepare as prepare_module
 from kutta.data import store as store_module
 from kutta.data import workers
+from kutta.data.column import Column
 from kutta.data.encode import Limits, Tally, keep
 from kutta.data.prepare import prepare, read_dictionary
 from kutta.data.store import Store, write_store
@@ -51,6 +53,13 @@ def write(folder, name, pairs):
 def run(corpus, out, **changes):
     options = {"tokenizer": "split", "max_length": 20, "max_ratio": 4.0, **changes}
     return prepare(corpus, "en", "de", out=out, tokenizer_folder=out / "run", **options)
+
+
+def kept_of(pairs, limits, tally):
+    """The pairs that `keep` keeps, as lists."""
+    columns = (Column.of([pair[side] for pair in pairs], np.uint16) for side in range(2))
+    source, target = keep(*columns, limits, tally)
+    return [(s.tolist(), t.tolist()) for s, t in zip(source, target, strict=True)]
 
 
 def texts(out, part):
@@ -123,7 +132,7 @@ def test_lengths_are_looked_at_after_cutting(corpus, tmp_path):
 def test_cutting_touches_long_sources_alone(lengths, max_source):
     tally = Tally()
     pairs = [(list(range(s)), list(range(t))) for s, t in lengths]
-    cut = list(keep(pairs, Limits(99, max_source=max_source, drop_empty=False), tally))
+    cut = kept_of(pairs, Limits(99, max_source=max_source, drop_empty=False), tally)
     longest = max_source or 99
     assert cut == [(list(range(min(s, longest))), list(range(t))) for s, t in lengths]
     assert tally.cut == sum(s > longest for s, _ in lengths)
@@ -138,7 +147,7 @@ def test_cutting_touches_long_sources_alone(lengths, max_source):
 def test_the_filter_loses_no_pair_uncounted(lengths, max_length, max_ratio):
     tally = Tally()
     pairs = [([5] * s, [6] * t) for s, t in lengths]
-    kept = list(keep(pairs, Limits(max_length, max_ratio), tally))
+    kept = kept_of(pairs, Limits(max_length, max_ratio), tally)
     fit = [
         (s, t)
         for s, t in lengths
@@ -152,7 +161,7 @@ def test_the_filter_loses_no_pair_uncounted(lengths, max_length, max_ratio):
 def test_limits_are_inclusive():
     tally = Tally()
     pairs = [([5] * 10, [6] * 5), ([5] * 11, [6] * 11), ([5] * 10, [6] * 4)]
-    assert list(keep(pairs, Limits(10, 2.0), tally)) == pairs[:1]
+    assert kept_of(pairs, Limits(10, 2.0), tally) == pairs[:1]
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -281,7 +290,7 @@ def test_memory_stays_flat_while_the_corpus_grows(tmp_path, monkeypatch):
     for count in (1_000, 20_000):
         tracemalloc.start()
         pairs = (([5] * 20, [6] * 20) for _ in range(count))
-        written = write_store(tmp_path / "s", keep(pairs, Limits(256, 9.0), Tally()), 100)
+        written = write_store(tmp_path / "s", pairs, 100)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert written == count

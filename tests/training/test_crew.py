@@ -56,12 +56,12 @@ def test_as_many_workers_as_cores_that_divide_the_batches(
     assert crew_size(configure(*settings).train, CPU, 10**6) == wanted
 
 
-def test_only_small_models_are_copied_on_a_cpu(
+def test_large_models_are_not_copied_on_a_cpu(
     configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crew, "cores", lambda: 8)
     config = configure("train.accumulate=8").train
-    sizes = {10**6: 8, 10**7: 4, 3 * 10**7: 2, 5 * 10**7: 1, 10**10: 1}
+    sizes = {10**6: 8, 10**7: 4, 3 * 10**7: 2, 6 * 10**7: 2, 7 * 10**7: 1, 10**10: 1}
     assert {size: crew_size(config, CPU, size) for size in sizes} == sizes
 
 

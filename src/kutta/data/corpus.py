@@ -4,7 +4,7 @@ import difflib
 import gzip
 import io
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -32,17 +32,18 @@ class Block:
     first: int  # the number of the first line
     tsv: bool = False
 
-    def decode(self) -> list[tuple[str, str]]:
-        """The pairs: line by line of two files, two columns of a TSV, or ("", line) of one file."""
+    def decode(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Sources and targets: of two files, two columns of a TSV, or ("", line) of one file."""
         texts = [
             _decode_lines(lines, file, self.first)
             for file, lines in zip(self.files, self.lines, strict=True)
         ]
         if self.tsv:
             numbered = enumerate(texts[0], self.first)
-            return [_columns(line, self.files[0], number) for number, line in numbered]
-        sources = texts[0] if len(texts) == 2 else [""] * len(texts[0])
-        return list(zip(sources, texts[-1], strict=True))
+            pairs = [_columns(line, self.files[0], number) for number, line in numbered]
+            sources, targets = zip(*pairs, strict=True)
+            return sources, targets
+        return texts[0] if len(texts) == 2 else [""] * len(texts[0]), texts[-1]
 
 
 def locate(folder: Path, name: str, language: str) -> Path:
@@ -71,7 +72,8 @@ def read_pairs(folder: Path, name: str, source: str, target: str) -> Iterator[tu
 
     Without a source language (a language model) each line of `name.target` has an empty source.
     """
-    return (pair for block in read_blocks(folder, name, source, target) for pair in block.decode())
+    blocks = read_blocks(folder, name, source, target)
+    return (pair for block in blocks for pair in zip(*block.decode(), strict=True))
 
 
 def read_blocks(folder: Path, name: str, source: str, target: str) -> Iterator[Block]:

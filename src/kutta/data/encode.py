@@ -2,18 +2,19 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
+
+from kutta.data.column import Column, Lengths, Mask, id_type
 from kutta.data.corpus import Block
-from kutta.data.tokenizer import Pair, Tokenizer, Tokenizers
+from kutta.data.tokenizer import Tokenizer, Tokenizers
 
 REMEMBERED = 1 << 17  # words whose ids are at hand; as many older ones are kept beside them (50 MB)
 LONGEST = 64  # characters of a word worth remembering; what is longer hardly comes again
-
-Code = Literal["H", "i"]  # of an array of ids: uint16 or int32
 
 
 @dataclass
@@ -58,36 +59,33 @@ class Limits:
     drop_empty: bool = True
     one_sided: bool = False
 
-    def why_dropped(self, source: int, target: int) -> str | None:
-        """The reason against a pair of these lengths, if there is one."""
-        if source > self.max_length:
-            return f"with a source too long (> {self.max_length} tokens)"
-        if target > self.max_length:
-            return f"with a target too long (> {self.max_length} tokens)"
-        if self.drop_empty and not source and not self.one_sided:
-            return "with an empty source"
-        if self.drop_empty and not target:
-            return "with an empty target"
-        if self.max_ratio is None or self.one_sided:
-            return None
-        if max(source, target) > self.max_ratio * min(source, target):
-            return f"with one side longer than {self.max_ratio:g} x the other"
-        return None
+    def reasons(self, source: Lengths, target: Lengths) -> Iterator[tuple[str, Mask]]:
+        """What may be said against which pairs of these lengths; the first reason counts."""
+        yield f"with a source too long (> {self.max_length} tokens)", source > self.max_length
+        yield f"with a target too long (> {self.max_length} tokens)", target > self.max_length
+        if self.drop_empty and not self.one_sided:
+            yield "with an empty source", source == 0
+        if self.drop_empty:
+            yield "with an empty target", target == 0
+        if self.max_ratio is not None and not self.one_sided:
+            unequal = np.maximum(source, target) > self.max_ratio * np.minimum(source, target)
+            yield f"with one side longer than {self.max_ratio:g} x the other", unequal
 
 
-def keep(pairs: Iterable[Pair], limits: Limits, tally: Tally) -> Iterator[Pair]:
-    """The encoded pairs within the limits, counted in `tally` with the reasons of the others."""
-    for source, target in pairs:
-        tally.read += 1
-        if 0 < limits.max_source < len(source):
-            tally.cut += 1
-            source = source[: limits.max_source]
-        reason = limits.why_dropped(len(source), len(target))
-        if reason is None:
-            tally.kept += 1
-            yield source, target
-        else:
-            tally.dropped[reason] += 1
+def keep(source: Column, target: Column, limits: Limits, tally: Tally) -> tuple[Column, Column]:
+    """The pairs within the limits, counted in `tally` with the reasons of the others."""
+    tally.read += len(source)
+    if limits.max_source:
+        tally.cut += int((source.lengths > limits.max_source).sum())
+        source = source.cut(limits.max_source)
+    kept = np.ones(len(source), np.bool_)
+    for reason, against in limits.reasons(source.lengths, target.lengths):
+        dropped = int((kept & against).sum())
+        if dropped:
+            tally.dropped[reason] += dropped
+            kept &= ~against
+    tally.kept += int(kept.sum())
+    return (source, target) if kept.all() else (source.where(kept), target.where(kept))
 
 
 class Words(dict[str, bytes]):
@@ -117,11 +115,11 @@ class Spelling:
     """A tokenizer that remembers: nearly every word of a text has come before, and to look it up is
     many times faster than to encode it again."""
 
-    def __init__(self, tokenizer: Tokenizer, code: Code) -> None:
-        self._tokenizer, self._code = tokenizer, code
+    def __init__(self, tokenizer: Tokenizer, kind: type[np.integer[Any]]) -> None:
+        self._tokenizer, self._kind, self._code = tokenizer, kind, np.dtype(kind).char
         self._words = Words({})
 
-    def encode(self, texts: Sequence[str]) -> "list[array[int]]":
+    def encode(self, texts: Sequence[str]) -> Column:
         """What the tokenizer makes of each text."""
         if len(self._words) > REMEMBERED:
             self._words = Words(dict(self._words))  # what was older still is forgotten
@@ -137,7 +135,7 @@ class Spelling:
         for word in new:
             if len(word) > LONGEST:
                 del words[word]
-        return [array(self._code, row) for row in rows]
+        return Column.from_bytes(rows, self._kind)
 
     def _learn(self) -> list[str]:
         """Encode the new words, all at once."""
@@ -150,34 +148,23 @@ class Spelling:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What became of a block: of each side all ids one after the other, and the lengths of rows."""
+    """What became of a block."""
 
     tally: Tally
-    tokens: "tuple[array[int], array[int]]"
-    lengths: "tuple[array[int], array[int]]"
-
-    def pairs(self) -> "Iterator[tuple[array[int], array[int]]]":
-        sources, targets = map(_rows, self.tokens, self.lengths)
-        return zip(sources, targets, strict=True)
+    source: Column
+    target: Column
 
 
 def encoder(tokenizers: Tokenizers, limits: Limits) -> Callable[[Block], Encoded]:
     """The function that encodes a block."""
-    larger = max(len(tokenizers.source), len(tokenizers.target))
-    code: Code = "H" if larger <= 1 << 16 else "i"  # as the store keeps them
-    source = Spelling(tokenizers.source, code)
-    target = source if tokenizers.shared else Spelling(tokenizers.target, code)
+    kind = id_type(tokenizers.larger)  # as the store keeps them
+    source = Spelling(tokenizers.source, kind)
+    target = source if tokenizers.shared else Spelling(tokenizers.target, kind)
 
     def encode(block: Block) -> Encoded:
         tally = Tally()
-        tokens, lengths = (array(code), array(code)), (array("i"), array("i"))
-        sources, targets = zip(*block.decode(), strict=True)
-        pairs = zip(source.encode(sources), target.encode(targets), strict=True)
-        for pair in keep(pairs, limits, tally):
-            for side, ids in enumerate(pair):
-                tokens[side].extend(ids)
-                lengths[side].append(len(ids))
-        return Encoded(tally, tokens, lengths)
+        sources, targets = block.decode()
+        return Encoded(tally, *keep(source.encode(sources), target.encode(targets), limits, tally))
 
     return encode
 
@@ -186,14 +173,8 @@ def word_counter(sides: tuple[int, ...]) -> Callable[[Block], Counter[str]]:
     """The function that counts the words of these sides (0, 1) in a block."""
 
     def count(block: Block) -> Counter[str]:
-        texts = (pair[side] for pair in block.decode() for side in sides)
-        return Counter(chain.from_iterable(map(str.split, texts)))
+        texts = block.decode()
+        lines = chain.from_iterable(texts[side] for side in sides)
+        return Counter(chain.from_iterable(map(str.split, lines)))
 
     return count
-
-
-def _rows(tokens: "array[int]", lengths: "array[int]") -> "Iterator[array[int]]":
-    start = 0
-    for length in lengths:
-        yield tokens[start : start + length]
-        start += length

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kutta.data.store import Lengths
+from kutta.data.column import Lengths
 from kutta.errors import InputError
 
 Indices = NDArray[np.int64]

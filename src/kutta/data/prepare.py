@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from kutta.data.corpus import count_pairs, read_blocks, read_lines
 from kutta.data.encode import Encoded, Limits, Tally, encoder, word_counter
-from kutta.data.store import write_store
-from kutta.data.tokenizer import BPE, SENTENCES_TO_LEARN_FROM, Pair, Split, Tokenizer, Tokenizers
+from kutta.data.store import Chunk, write_chunks
+from kutta.data.tokenizer import BPE, SENTENCES_TO_LEARN_FROM, Split, Tokenizer, Tokenizers
 from kutta.data.workers import cores, in_order
 from kutta.errors import InputError
 
@@ -94,14 +94,13 @@ def prepare(
     for_valid = Limits(max_length, max_source=max_source, drop_empty=False)
     what = "pairs" if source else "lines"
     of_train, of_valid = Tally(what=what), Tally(what=what)
-    larger = max(len(tokenizers.source), len(tokenizers.target))
     for part, name, limits, tally in (
         ("train", train, for_train, of_train),
         ("valid", valid, for_valid, of_valid),
     ):
         blocks = read_blocks(folder, name, source, target)
         encoded = in_order(partial(encoder, tokenizers, limits), blocks, processes)
-        write_store(out / f"{part}.arrow", _some(encoded, tally, name), larger)
+        write_chunks(out / f"{part}.arrow", _some(encoded, tally, name), tokenizers.larger)
     tokenizers.save(tokenizer_folder)
     return Report(
         of_train,
@@ -145,7 +144,8 @@ def learn_tokenizers(
         pairs = count_pairs(folder, train, source, target)
         every = math.ceil(pairs * len(of) / SENTENCES_TO_LEARN_FROM)
         some = islice(blocks, 0, None, every)
-        return (pair[side] for block in some for pair in block.decode() for side in of)
+        pairs_of = (zip(*block.decode(), strict=True) for block in some)
+        return (pair[side] for pairs in pairs_of for pair in pairs for side in of)
 
     if dictionaries:
         made: list[Tokenizer] = [read_dictionary(path) for path in dictionaries]
@@ -170,11 +170,11 @@ def read_dictionary(path: Path) -> Split:
     return Split(list(tokens))
 
 
-def _some(encoded: Iterable[Encoded], tally: Tally, name: str) -> Iterator[Pair]:
+def _some(encoded: Iterable[Encoded], tally: Tally, name: str) -> Iterator[Chunk]:
     """The pairs, and an error where there is none: raised before the store gets its name."""
     for block in encoded:
         tally.add(block.tally)
-        yield from block.pairs()
+        yield block.source, block.target
     if not tally.kept:
         raise InputError(
             f"No pair of the corpus {name!r} is left ({tally}); "

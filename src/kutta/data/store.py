@@ -2,16 +2,16 @@
 
 import mmap
 import sys
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
+from kutta.data.column import Column, Lengths, Tokens, id_type
 from kutta.data.tokenizer import Pair
 from kutta.errors import InputError
 from kutta.files import atomic_path
@@ -21,10 +21,8 @@ _AT_ONCE = 64  # pairs gathered before their pages are given back
 _MARK = {b"kutta": b"token store 1"}
 _SIDES = ("source", "target")
 _ANEW = "make it anew with kutta prepare CONFIG --overwrite"
-_Code = Literal["H", "i"]  # how an array of ids is stored: uint16 or int32
 
-Tokens = NDArray[np.integer[Any]]
-Lengths = NDArray[np.int32]  # (pairs,), without end marks
+Chunk = tuple[Column, Column]  # some pairs: source and target
 arrow: Any = pa  # pyarrow ships no types; it is used in this file only
 
 
@@ -33,8 +31,19 @@ def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
 
     Ids take two bytes where `vocab_size` (of the larger side) allows it, else four.
     """
-    code: _Code = "H" if vocab_size <= 1 << 16 else "i"
-    item = arrow.list_(arrow.uint16() if code == "H" else arrow.int32())
+    kind = id_type(vocab_size)
+
+    def chunks() -> Iterator[Chunk]:
+        stream = iter(pairs)
+        while some := list(islice(stream, ROWS)):
+            yield tuple(Column.of([pair[side] for pair in some], kind) for side in range(2))
+
+    return write_chunks(path, chunks(), vocab_size)
+
+
+def write_chunks(path: Path, chunks: Iterable[Chunk], vocab_size: int) -> int:
+    """As `write_store`, of pairs that come many at once: source and target column."""
+    item = arrow.list_(arrow.from_numpy_dtype(id_type(vocab_size)))
     schema = arrow.schema([(side, item) for side in _SIDES], metadata=_MARK)
     written = 0
     with (
@@ -42,10 +51,9 @@ def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
         arrow.OSFile(str(temporary), "wb") as sink,
         arrow.ipc.new_file(sink, schema) as writer,
     ):
-        stream = iter(pairs)
-        while (rows := _record(islice(stream, ROWS), code, schema)) is not None:
-            writer.write_batch(rows)
-            written += rows.num_rows
+        for columns in _records(chunks):
+            writer.write_batch(arrow.record_batch([*map(_list_array, columns)], schema=schema))
+            written += len(columns[0])
     return written
 
 
@@ -127,21 +135,24 @@ class Store:
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def _record(pairs: Iterable[Pair], code: _Code, schema: Any) -> Any:
-    """A record batch of `pairs`, gathered in compact arrays; None where there are no more."""
-    tokens: tuple[array[int], array[int]] = array(code), array(code)
-    offsets = array("i", [0]), array("i", [0])
-    for pair in pairs:
-        for side in range(2):
-            tokens[side].extend(pair[side])
-            offsets[side].append(len(tokens[side]))
-    if len(offsets[0]) == 1:
-        return None
-    lists = [
-        arrow.ListArray.from_arrays(np.asarray(rows), arrow.array(np.asarray(ids)))
-        for rows, ids in zip(offsets, tokens, strict=True)
-    ]
-    return arrow.record_batch(lists, schema=schema)
+def _records(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """The same rows in chunks of ROWS; the last one is as it comes."""
+    waiting: list[Chunk] = []
+    count = 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        count += len(chunk[0])
+        while count >= ROWS:
+            source, target = (Column.join(side).split(ROWS) for side in zip(*waiting, strict=True))
+            yield source[0], target[0]
+            waiting, count = [(source[1], target[1])], count - ROWS
+    if count:
+        source, target = map(Column.join, zip(*waiting, strict=True))
+        yield source, target
+
+
+def _list_array(column: Column) -> Any:
+    return arrow.ListArray.from_arrays(column.offsets, arrow.array(column.ids))
 
 
 def _views(column: Any) -> tuple[Tokens, NDArray[np.int32]]:
