@@ -1,6 +1,6 @@
 """Draw docs/performance.svg and write the tables of docs/performance.md from a measured file.
 
-    python benchmarks/chart.py benchmarks/results/side-by-side.json
+    python benchmarks/chart.py benchmarks/results/train.json
 
 The text of the page between its generated parts is written by hand.
 """

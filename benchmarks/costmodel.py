@@ -53,11 +53,13 @@ class Work:
     flop: float  # of matrix products
     kept: float  # activations that the backward pass needs
     states: float  # weights, gradients, Adam's moments
-    passing: float  # bytes that operations other than matrix products read and write
+    passing: float  # of kept activations and logits, each once: bytes that other operations touch
+    adam: float  # bytes that Adam reads and writes, once an update
     exchanged: float  # gradient bytes, before they go over a network
 
-    def seconds(self, flops: float, bytes_per_second: float) -> float:
-        return self.flop / flops + self.passing / bytes_per_second
+    def seconds(self, flops: float, bytes_per_second: float, passes: float) -> float:
+        """Of an update of one micro-batch, where a kept byte is read or written `passes` times."""
+        return self.flop / flops + (passes * self.passing + self.adam) / bytes_per_second
 
 
 def kept_per_token(layer: Layer, d: int, ffn: int, heads: int, keys: int) -> tuple[float, float]:
@@ -108,8 +110,8 @@ def work_of(size: Size) -> Work:
         flop=flop,
         kept=n * (boundary + largest if size.recompute else activations),
         states=16.0 * cost.parameters,
-        passing=n * (activations + logits) * (4 / 3 if size.recompute else 1)
-        + 7 * 4 * cost.parameters,
+        passing=n * (activations + logits) * (4 / 3 if size.recompute else 1),
+        adam=7 * 4.0 * cost.parameters,
         exchanged=4.0 * cost.parameters,
     )
 

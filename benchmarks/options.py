@@ -5,7 +5,6 @@ Each is held against the same training without it, in turns; `--help` says what 
 
 import argparse
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -17,8 +16,10 @@ from peers import kutta
 from peers.toolkit import SIZES, Case, Place
 from rich.console import Console
 from tables import table_of_rows
-from train import DATA, rate_of
+from train import DATA, rate_of, settle
 from worker import worker
+
+from kutta.data.workers import cores
 
 METHODS = {
     "tiny": ("euler", "euler+compile", "rk4", "rk4+compile"),
@@ -55,11 +56,12 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=METHODS, help="this size only")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--threads", type=int, default=cores(), help="CPU threads")
     parser.add_argument("--data", type=Path, default=DATA, metavar="FOLDER", help="the corpora")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     chosen = parser.parse_args()
     console, rows = Console(), list[Row]()
+    settle(chosen.threads)
     with tempfile.TemporaryDirectory(prefix="kutta-options-") as name:
         folder = Path(name)
         text = folder / "text"

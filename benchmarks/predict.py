@@ -3,7 +3,7 @@
 python benchmarks/predict.py        a table in Markdown, nothing is measured
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from costmodel import Link, Size, work_of
@@ -52,9 +52,9 @@ def predict(preset: str, solver: str, gpu: Gpu, world: int = 8) -> list[str]:
     )
     work = work_of(size)
     batches = train.accumulate / world  # of each card, one after another
-    half = replace(work, passing=work.passing / 2)  # activations in 16 bits
     products = batches * work.flop / (gpu.flops * gpu.share)
-    passes = batches * PASSES * half.passing / gpu.moved
+    halved = batches * PASSES * work.passing / 2  # activations in 16 bits; Adam stays in 32
+    passes = (halved + work.adam) / gpu.moved
     exchange = gpu.link.all_reduce(work.exchanged, world)
     update = products + passes + exchange
     return [

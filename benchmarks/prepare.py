@@ -21,11 +21,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from sentences import LANGUAGES, write_corpus
+from sentences import LANGUAGES, VALID, write_corpus
 
 from kutta.data.workers import cores
 
 VOCABULARY = 16_000
+VERSIONS = {"sentencepiece": "0.2.2", "subword-nmt": "0.3.8"}
 Row = dict[str, Any]
 
 LEARN = """
@@ -54,7 +55,7 @@ folder, out, model, threads = sys.argv[1:]
 processor = SentencePieceProcessor(model_file=model + "/tokenizer.model")
 for language in ("en", "de"):
     with open(f"{folder}/train.{language}") as lines, open(f"{out}/ids.{language}", "wb") as ids:
-        while batch := list(islice(lines, 8192)):
+        while batch := [line.rstrip("\\n") for line in islice(lines, 8192)]:
             encoded = processor.encode(batch, num_threads=int(threads))
             array("i", chain.from_iterable(encoded)).tofile(ids)
 """
@@ -109,9 +110,11 @@ class Contestant:
         python = folder / "bin" / "python"
         if self.package is None:
             return Path(sys.executable)
-        if subprocess.run([python, "-m", "pip", "show", self.package], **QUIET).returncode:
+        show = [python, "-m", "pip", "show", self.package]
+        if not python.exists() or subprocess.run(show, **QUIET).returncode:
             subprocess.run([sys.executable, "-m", "venv", folder], check=True, **QUIET)
-            subprocess.run([python, "-m", "pip", "install", self.package], check=True, **QUIET)
+            wanted = f"{self.package}=={VERSIONS[self.package]}"
+            subprocess.run([python, "-m", "pip", "install", wanted], check=True, **QUIET)
         return python
 
 
@@ -192,12 +195,13 @@ def compare(folder: Path, pairs: int, rounds: int, environments: Path) -> list[R
     rows: list[Row] = [{"toolkit": name, "absent": why} for name, why in absent.items()]
     for (name, used), measured in seconds.items():
         typical = median(row["seconds"] for row in measured)
+        lines = 2 * (pairs + (VALID if name == "Kutta" else 0))  # it prepares both
         rows.append(
             {
                 "toolkit": name,
                 "cores": used,
-                "lines_per_second": 2 * pairs / typical,
-                "lines_per_cpu_s": 2 * pairs / median(row["cpu_s"] for row in measured),
+                "lines_per_second": lines / typical,
+                "lines_per_cpu_s": lines / median(row["cpu_s"] for row in measured),
                 "seconds": typical,
                 "fastest_s": min(row["seconds"] for row in measured),
                 "slowest_s": max(row["seconds"] for row in measured),
@@ -220,7 +224,7 @@ def grow(folder: Path, pairs: int) -> Row:
         "store_mb": store.stat().st_size / 1e6,
         "learn_s": prepared["learn_s"],
         "encode_s": prepared["encode_s"],
-        "lines_per_second": 2 * pairs / prepared["encode_s"],
+        "lines_per_second": 2 * (pairs + VALID) / prepared["encode_s"],
         "cpu_s": prepared["cpu_s"],
         "prepare_peak_mb": prepared["peak_mb"],
         "open_s": opened["open_s"],

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +79,12 @@ def machine() -> dict[str, float]:
     a, b, out = (torch.rand(1024, 1024) for _ in range(3))
     x, y, z = (torch.rand(2_000_000) for _ in range(3))
     return {
-        "flops": 2 * 1024**3 / _best(lambda: torch.mm(a, b, out=out)),
-        "moved": 3 * x.nbytes / _best(lambda: torch.add(x, y, out=z)),
+        "flops": 2 * 1024**3 / _median_seconds(lambda: torch.mm(a, b, out=out)),
+        "moved": 3 * x.nbytes / _median_seconds(lambda: torch.add(x, y, out=z)),
     }
 
 
-def _best(action: Any) -> float:
+def _median_seconds(action: Any) -> float:
     seconds: list[float] = []
     for _ in range(8):
         started = time.perf_counter()
@@ -116,7 +116,7 @@ def all_reduce(rank: int, store: str, sizes: list[int]) -> dict[str, float]:
     seconds: dict[str, float] = {}
     for size in sizes:
         numbers = torch.ones(size // 4)
-        seconds[str(size)] = _best(lambda numbers=numbers: dist.all_reduce(numbers))
+        seconds[str(size)] = _median_seconds(lambda numbers=numbers: dist.all_reduce(numbers))
     dist.destroy_process_group()
     return seconds
 
@@ -152,8 +152,7 @@ def against_model(rows: list[dict[str, Any]]) -> dict[str, Any]:
     constants = calibrate(rows[SIZES.index(REFERENCE)], rates)
     for row in rows:
         work = work_of(Size(**row["size"]))
-        passed = replace(work, passing=work.passing * constants["passes"])
-        row["predicted_seconds"] = passed.seconds(rates["flops"], rates["moved"])
+        row["predicted_seconds"] = work.seconds(rates["flops"], rates["moved"], constants["passes"])
         row["predicted_bytes"] = work.states + work.kept * constants["memory"]
         row["gemm_share"] = work.flop / row["seconds"] / rates["flops"]
     return {"rates": rates, "constants": constants, "rows": rows}
@@ -166,7 +165,7 @@ def calibrate(row: dict[str, Any], rates: dict[str, float]) -> dict[str, float]:
     `memory`: what is held at the peak, over what is kept for the backward pass.
     """
     work = work_of(REFERENCE)
-    left = row["seconds"] - work.flop / rates["flops"]
+    left = row["seconds"] - work.seconds(rates["flops"], rates["moved"], passes=0.0)
     return {
         "passes": max(0.0, left) * rates["moved"] / work.passing,
         "memory": (row["bytes"] - work.states) / work.kept,

@@ -11,6 +11,7 @@ LANGUAGES = {
 }
 TYPES = 2_000_000  # different words of a language
 UNIQUE = 1_000_000  # pairs of text; a longer corpus says them again
+VALID = 20_000  # pairs
 
 
 def spell(language: str) -> list[str]:
@@ -47,10 +48,14 @@ def sentences(pairs: int, seed: int) -> Iterator[dict[str, str]]:
 
 
 def write_corpus(folder: Path, pairs: int, seed: int = 1) -> int:
-    """Write train and valid of both languages; return the bytes of train."""
+    """Write train and valid of both languages; return the bytes of train.
+
+    Above a million, `pairs` is a number of whole millions.
+    """
+    assert pairs <= UNIQUE or pairs % UNIQUE == 0, "a large corpus repeats whole millions"
     folder.mkdir(parents=True, exist_ok=True)
     files = {language: folder / f"train.{language}" for language in LANGUAGES}
-    for part, count, number in (("train", min(pairs, UNIQUE), seed), ("valid", 20_000, seed + 1)):
+    for part, count, number in (("train", min(pairs, UNIQUE), seed), ("valid", VALID, seed + 1)):
         handles = {k: (folder / f"{part}.{k}").open("w", encoding="utf-8") for k in LANGUAGES}
         for text in sentences(count, number):
             for language, handle in handles.items():

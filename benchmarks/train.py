@@ -29,6 +29,8 @@ from store import measure_store
 from tables import table_of_figures, table_of_rows
 from worker import Worker, worker
 
+from kutta.data.workers import cores
+
 KUTTA = kutta.TOOLKIT
 PEERS = (marian.TOOLKIT, fairseq.TOOLKIT, eole.TOOLKIT, joeynmt.TOOLKIT)
 FIRST = (KUTTA, marian.TOOLKIT)
@@ -138,7 +140,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="measure this part only")
     parser.add_argument("--quick", action="store_true", help="ten minutes; installs Marian at most")
     parser.add_argument("--rounds", type=int, help="turns of everyone, instead of the usual number")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--threads", type=int, default=cores(), help="CPU threads")
     parser.add_argument("--data", type=Path, default=DATA, metavar="FOLDER", help="the corpora")
     parser.add_argument(
         "--envs", type=Path, default=DEFAULT, metavar="FOLDER", help="where peers are installed"
@@ -148,9 +150,7 @@ def main() -> None:
     if not Path("/proc/self/status").exists():
         raise SystemExit("This benchmark reads the memory of processes from /proc: it needs Linux.")
     console = Console()
-    # So that what is paused is ended, and temporary files are removed, then too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: chosen.threads])
+    settle(chosen.threads)
     load = os.getloadavg()[0]
     if load > 0.5:
         console.print(f"This machine is busy (load {load:.1f}): the figures will be too low.")
@@ -164,6 +164,13 @@ def main() -> None:
             bench.measure(part)
             write(bench, load)  # now: the next part may take half an hour
     report(bench)
+
+
+def settle(threads: int) -> None:
+    """Use so many cores only, here and in all that is started from here, and end in good order."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    for number in (signal.SIGTERM, signal.SIGHUP):  # what is paused is ended then too
+        signal.signal(number, lambda *_: sys.exit("stopped"))
 
 
 def report(bench: Bench) -> None:

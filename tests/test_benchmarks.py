@@ -235,7 +235,7 @@ def test_targets_are_held_against_the_best_peer_in_each_respect() -> None:
     figures = {f.name: f for f in figures_of(BASE, entrants, CORPUS, {0: 100.0})}
     speed = figures["speed / quick base euler 4,096"]
     assert (speed.value, speed.verdict) == (1.25, "ok")
-    memory = figures["4,096 peak_mb / small base euler 4,096"]
+    memory = figures["4,096: peak_mb / small base euler 4,096"]
     assert (memory.value, memory.verdict) == (0.8, "ok")
     assert figures["rk4+recompute peak_mb / euler"].value == 1.2
     more = operations_per_token(BASE, "rk4", CORPUS) / operations_per_token(BASE, "euler", CORPUS)

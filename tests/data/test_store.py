@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data import store as module
-from kutta.data.store import ROWS, Store, write_store
+from kutta.data.column import Column
+from kutta.data.store import ROWS, Store, write_chunks, write_store
 from kutta.errors import InputError
 
 IDS = st.lists(st.integers(0, 65_535), max_size=9)
@@ -70,6 +71,13 @@ def test_blocks_give_the_numbers_and_lengths_of_their_pairs(tmp_path_factory, co
         source, target = store.lengths(blocks)
         assert source.tolist() == numbers.tolist()
         assert target.tolist() == [n % 5 for n in numbers]
+
+
+def test_more_tokens_than_a_record_can_address_are_refused(tmp_path):
+    endless = Column(np.broadcast_to(np.uint16(5), (1 << 31,)), np.array([1 << 30] * 2, np.int64))
+    with pytest.raises(InputError, match=r"2 rows .* lower data\.max_length"):
+        write_chunks(tmp_path / "s", [(endless, endless)], 100)
+    assert not (tmp_path / "s").exists()
 
 
 def test_gather_keeps_the_order_asked_for(tmp_path):

@@ -16,6 +16,15 @@ from kutta.errors import InputError
 POWER = partial(partial, pow, 2)  # a worker knows nothing of this file, so all is built in
 
 
+def test_a_process_that_cannot_be_started_is_told(monkeypatch):
+    def refuse(*_, **__):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(InputError, match="Cannot start a process .* temporarily unavailable; free"):
+        list(in_order(POWER, range(100), 2))
+
+
 def made(code: str):
     """What makes the function written in `code`."""
     return partial(eval, code)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from kutta.model.dropout import Dropout
+from kutta.model.dropout import Dropout, ReluDropout
 
 COUNT = 400_000
 RATES = [0.02, 0.1, 0.3, 0.5, 0.9]
@@ -31,6 +31,15 @@ def test_each_of_the_four_elements_of_a_draw_is_dropped_at_rate_p(p: float) -> N
     dropped = (Dropout(p)(torch.ones(COUNT)) == 0).double().view(-1, 4)
     for rate in dropped.mean(0).tolist():
         assert abs(rate - p) < 4.5 * deviation(p, COUNT // 4) + 2**-17
+
+
+@pytest.mark.parametrize("kind", [Dropout, ReluDropout])
+def test_the_scale_is_not_rounded_before_it_is_applied(kind: type[Dropout]) -> None:
+    x = torch.linspace(1, 2, 1000, dtype=torch.bfloat16)
+    out = kind(0.1)(x)
+    scale = 65536 / (65536 - 6554)
+    kept = out != 0
+    assert torch.equal(out[kept], (x.double() * scale).bfloat16()[kept])
 
 
 @pytest.mark.parametrize("lag", [1, 2, 3, 4])

@@ -4,10 +4,12 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,16 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.numpy import load_file
+from torch.distributed import HashStore
 
 from kutta.config import Config
+from kutta.errors import InputError
 from kutta.training import crew
+from kutta.training import run as run_module
 from kutta.training.checkpoint import list_checkpoints, step_of
 from kutta.training.crew import crew_size, threads_of
 from kutta.training.run import train
-from kutta.training.team import ALONE, Team, launched, meet, restarts, speaks
+from kutta.training.team import ALONE, Team, _agree, job, launched, meet, restarts, speaks
 
 Configure = Callable[..., Config]
 CPU = torch.device("cpu")
@@ -97,6 +102,45 @@ def test_what_torchrun_says_is_understood(monkeypatch: pytest.MonkeyPatch) -> No
         assert team is ALONE
     monkeypatch.setenv("RANK", "1")
     assert not speaks()
+
+
+def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert run_module._device("auto") == torch.device("cuda")  # alone: torch's own choice
+    for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    assert run_module._device("auto") == torch.device("cuda", 1)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(InputError, match=r"Process 2 .* has no GPU .* there are 2"):
+        run_module._device("auto")
+
+
+def test_overwriting_counts_for_the_first_start_of_a_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also on a machine that joined later, which knows of no restart."""
+    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert not run_module._goes_on(tmp_path)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "seven")
+    assert not run_module._goes_on(tmp_path)
+    (tmp_path / "job").write_text(job())
+    assert run_module._goes_on(tmp_path)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "eight")
+    assert not run_module._goes_on(tmp_path)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert run_module._goes_on(tmp_path)
+
+
+def test_a_team_agrees_on_a_name_in_a_store_that_remembers_the_dead() -> None:
+    store, names = HashStore(), list[set[str]]()
+    for _ in range(3):  # those of the round before are gone, what they wrote is not
+        with ThreadPoolExecutor(4) as pool:
+            agreed = {pool.submit(_agree, store, rank, 4) for rank in (0, 2, 1, 3)}
+            names.append({future.result(timeout=60) for future in agreed})
+    assert [len(name) for name in names] == [1, 1, 1]
+    assert len(set.union(*names)) == 3
 
 
 # ---- real processes -------------------------------------------------------------------------
@@ -283,6 +327,32 @@ def test_a_killed_worker_is_restarted_by_torchrun_and_no_batch_is_lost(
     cards = [(path / "README.md").read_text() for path in (run, Path(straight.run))]
     sizes = [[line for line in card.splitlines() if "parameters" in line] for card in cards]
     assert sizes[0] == sizes[1] != []
+
+
+@pytest.mark.slow
+def test_two_machines_go_on_after_one_has_lost_a_worker(
+    configure: Configure, tmp_path: Path
+) -> None:
+    """Each machine is an agent of torchrun, and counts its own restarts."""
+    steps = 200
+    config = configure(*MODEL, f"train.max_steps={steps}")
+    path, run = tmp_path / "config.json", Path(config.run)
+    path.write_text(config.to_json())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ("--nnodes=2", "--nproc-per-node=1", "--max-restarts=2", "--rdzv-backend=c10d")
+    meeting = (f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=two", "--local-addr=127.0.0.1")
+    command = ("torch.distributed.run", *options, *meeting, "-m", "kutta", "train", str(path))
+    with started(*command) as one, started(*command) as other:
+        for _ in range(2):
+            before = newest(run)
+            wait_until(lambda before=before: newest(run) >= before + 6, "a checkpoint")
+            os.kill(next(iter(family(other.pid))), signal.SIGKILL)
+        ends = [agent.communicate(timeout=PATIENCE)[1] for agent in (one, other)]
+        assert [one.returncode, other.returncode] == [0, 0], ends
+    assert (run / "train.log").read_text().count("going on from step") == 2
+    assert [record["step"] for record in train_records(run)] == list(range(1, steps + 1))
 
 
 def test_a_mistake_that_all_processes_make_is_said_once(

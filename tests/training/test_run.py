@@ -239,16 +239,33 @@ def test_a_signal_saves_and_the_same_command_goes_on_exactly(
     assert recorded(config, "valid") == recorded(straight, "valid") == [3, 6, 9, 11]
 
 
-def test_a_second_signal_ends_at_once(
+def test_a_second_ctrl_c_ends_at_once(
     configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = configure()
     with monkeypatch.context() as patch:
-        at_step(patch, 6, lambda: (ask_to_stop(), ask_to_stop()))
+        at_step(patch, 6, lambda: (ask_to_stop(), ask_to_stop(signal.SIGINT)))
         with pytest.raises(KeyboardInterrupt):
             silently(config)
     assert saved(config) == [4]
     assert silently(config).ended == "finished"
+
+
+def test_a_second_sigterm_waits_for_the_checkpoint(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster sends it to all processes, and torchrun to its own."""
+    config = configure()
+    with monkeypatch.context() as patch:
+        at_step(patch, 6, lambda: (ask_to_stop(), ask_to_stop()))
+        assert silently(config).ended == "interrupted"
+    assert saved(config) == [4, 6]
+
+
+def test_the_caller_keeps_its_threads(configure: Configure, silently: Train) -> None:
+    before = torch.get_num_threads()
+    silently(configure("train.max_steps=1", f"train.threads={before + 1}"))
+    assert torch.get_num_threads() == before
 
 
 def test_training_in_a_thread_works_without_signals(configure: Configure, silently: Train) -> None:

@@ -152,6 +152,10 @@ def _records(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _list_array(column: Column) -> Any:
+    if len(column.ids) >= 1 << 31:  # offsets have 32 bits
+        raise InputError(
+            f"{len(column):,} rows in a row have more than 2 billion tokens; lower data.max_length."
+        )
     return arrow.ListArray.from_arrays(column.offsets, arrow.array(column.ids))
 
 

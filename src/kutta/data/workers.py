@@ -89,13 +89,19 @@ class _Worker(Generic[Piece, Result]):
 
     def __init__(self, make: Callable[[], Callable[[Piece], Result]]) -> None:
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        self._process = subprocess.Popen(
-            _COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path},
-            process_group=0,  # Ctrl-C is for the parent; a worker ends when its questions do
-        )
+        try:
+            self._process = subprocess.Popen(
+                _COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": path},
+                process_group=0,  # Ctrl-C is for the parent; a worker ends when its questions do
+            )
+        except OSError as error:
+            raise InputError(
+                f"Cannot start a process to prepare text: {error.strerror or error}; free some "
+                "memory or raise the limit of processes, and run the same command again."
+            ) from error
         self._questions = cast(IO[bytes], self._process.stdin)
         self._answers = cast(IO[bytes], self._process.stdout)
         self.ask(make)
@@ -124,6 +130,9 @@ class _Worker(Generic[Piece, Result]):
             pass
 
     def _lost(self) -> InputError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._process.kill()  # it may live, having said what was no answer
         code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return InputError(

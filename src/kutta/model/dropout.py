@@ -65,7 +65,7 @@ class _DropRelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
         keep, ctx.scale = _keep(x, p, x.dtype)
-        out = torch.relu(x).mul_(keep.mul_(ctx.scale))
+        out = torch.relu(x).mul_(keep).mul_(ctx.scale)  # the scale in full precision
         ctx.save_for_backward(out)
         return out
 

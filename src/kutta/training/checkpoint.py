@@ -31,7 +31,7 @@ from kutta.model.weights import fill, own_tensors, read_tensors, write_tensors
 from kutta.training.distributed import is_sharded
 from kutta.training.loop import Trainer
 from kutta.training.shards import cut_like, read_shards, whole_tensors, write_shards
-from kutta.training.team import Team
+from kutta.training.team import Lost, Team
 
 FOLDER, SHARDS = "checkpoints", "shards"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -145,6 +145,8 @@ def resume(run: Path, trainer: Trainer) -> Progress | None:
         if trainer.scale.dynamic and "scale" in state:
             trainer.scale = replace(trainer.scale, **state["scale"])
         return Progress(**state["progress"])
+    except Lost:
+        raise  # the leader says what is wrong
     except (OSError, ValueError, KeyError, TypeError, InputError) as error:
         before = f"from {checkpoints[-2].name}" if len(checkpoints) > 1 else "from the beginning"
         raise InputError(

@@ -34,8 +34,10 @@ def crew_size(config: TrainConfig, device: torch.device, parameters: int) -> int
         return config.workers
     if config.device not in ("auto", device.type):
         return 1  # one device was chosen by its number
+    if device.type not in ("cpu", "cuda"):
+        return 1
     places = torch.cuda.device_count() if device.type == "cuda" else cores()
-    if device.type == "cpu":
+    if device.type == "cpu" and not config.shard:
         copies = 1 + _COPIES // (_BYTES_PER_PARAMETER * parameters)
         places = min(places // max(1, config.threads), copies)
     divisors = (n for n in range(1, config.accumulate + 1) if config.accumulate % n == 0)

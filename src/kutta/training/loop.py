@@ -106,8 +106,9 @@ def make_trainer(
 def rehearse(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
     """Try the largest batch, so that memory runs out in the first second or not at all."""
     model = trainer.model
-    # What Adam will hold. On a GPU it counts at once.
-    moments = [torch.empty_like(p) for p in model.parameters() for _ in range(2)]
+    # What Adam will hold, unless it does already. On a GPU it counts at once.
+    new = (p for p in model.parameters() if p not in trainer.optimizer.state)
+    moments = [torch.empty_like(p) for p in new for _ in range(2)]
     model.train()
     torch.manual_seed(config.seed)
     with out_of_memory(config):

@@ -23,8 +23,9 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return
-    mallopt(_MMAP_THRESHOLD, 1 << 30)
-    mallopt(_TRIM_THRESHOLD, _LARGEST)
+    # Older versions refuse more than 32 MiB. Without it, the other setting alone would do harm.
+    if mallopt(_MMAP_THRESHOLD, 1 << 30) or mallopt(_MMAP_THRESHOLD, 1 << 25):
+        mallopt(_TRIM_THRESHOLD, _LARGEST)
 
 
 @contextmanager

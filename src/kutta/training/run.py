@@ -17,6 +17,8 @@ from kutta.config import Config
 from kutta.data.batches import BatchStream
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
+from kutta.errors import InputError
+from kutta.files import write_text
 from kutta.model.build import build_model
 from kutta.training.beginning import begin, check_shallow
 from kutta.training.card import direction, method_of
@@ -26,7 +28,7 @@ from kutta.training.folder import alone, check_same, check_text, is_prepared, op
 from kutta.training.loop import make_trainer
 from kutta.training.report import last_validation
 from kutta.training.session import Outcome, Session, validation_text
-from kutta.training.team import ALONE, launched, meet, restarts
+from kutta.training.team import ALONE, job, launched, meet, restarts
 from kutta.translate.loading import choose_device
 
 __all__ = ["Outcome", "plan_of", "train"]
@@ -39,13 +41,16 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
     """
     settings, run, console = config.train, Path(config.run), console or Console()
     device = _device(settings.device)
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, torch.get_num_threads())  # as it was, afterwards
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
         team = stack.enter_context(meet(device)) if launched() else ALONE
         if team.leads:
             stack.enter_context(alone(run))
-            _make_ready(config, overwrite and not restarts(), device, console)
+            _make_ready(config, overwrite and not _goes_on(run), device, console)
+            if job():
+                write_text(run / "job", job())
         team.wait()
         tokenizers = Tokenizers.load(run)
         torch.manual_seed(settings.seed)
@@ -65,6 +70,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         )
         if others is not None:
             others.arrive()
+            device = _device(settings.device)  # one of several now
             team = stack.enter_context(meet(device))
             team.wait()  # as they do, above
         plain = deepcopy(model) if settings.shard and team.world > 1 and team.leads else None
@@ -85,9 +91,24 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
 def _device(name: str) -> torch.device:
     """The device of this process: on GPUs, that of its number on this machine."""
     device = choose_device(name)
-    if device.type == "cuda" and launched():
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return device
+    if device.type != "cuda" or not launched():
+        return device
+    number, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= there:
+        raise InputError(
+            f"Process {number} of this machine has no GPU of its own, for there are {there}; start "
+            "one process for each GPU (train.workers, torchrun's --nproc-per-node)."
+        )
+    return torch.device("cuda", number)
+
+
+def _goes_on(run: Path) -> bool:
+    """Whether torchrun has started this job before: workers were lost, or machines came and went.
+
+    Restarts are counted by each machine for itself, so one that came later knows of none.
+    """
+    note = run / "job"
+    return restarts() > 0 or (note.is_file() and note.read_text(encoding="utf-8") == job())
 
 
 def _make_ready(config: Config, overwrite: bool, device: torch.device, console: Console) -> None:

@@ -8,11 +8,14 @@ from types import FrameType
 
 @contextmanager
 def asked_to_stop() -> Generator[list[str]]:
-    """A list that is empty until Ctrl-C or SIGTERM arrives; a second one ends at once."""
+    """A list that is empty until Ctrl-C or SIGTERM arrives; a second Ctrl-C ends at once.
+
+    SIGTERM may come twice by itself: from a cluster to all processes, and from torchrun to its own.
+    """
     asked: list[str] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        if asked:
+        if asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         asked.append(signal.Signals(number).name)
 

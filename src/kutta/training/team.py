@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,10 +36,11 @@ _START = timedelta(minutes=10)  # from the first process of a team to the last
 class Lost(InputError):
     """Another process of the team has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, reason: str = "") -> None:
+        heard = f" ({reason})" if reason else ""
         super().__init__(
-            "Another process of this training has ended, so this one ends too; the checkpoints "
-            "are kept, and the same command goes on from the last."
+            f"Another process of this training has ended, so this one ends too{heard}; the "
+            "checkpoints are kept, and the same command goes on from the last."
         )
 
 
@@ -108,8 +110,14 @@ def launched() -> bool:
 
 
 def restarts() -> int:
-    """How often torchrun has started the team anew, because one of it was lost."""
+    """How often torchrun has started the processes of this machine anew after one was lost."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def job() -> str:
+    """The name of torchrun's job; "" where it was given none."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    return "" if name == "none" else name
 
 
 @contextmanager
@@ -123,8 +131,9 @@ def meet(device: torch.device) -> Generator[Team]:
         torch.cuda.set_device(device)
     if MEETING in os.environ:
         _come(Path(url2pathname(urlparse(os.environ[MEETING]).path)), rank)
+    place = _meeting_place(rank, world)
     # torchrun keeps what was noted before a restart, such as addresses of the dead.
-    store = PrefixStore(f"{restarts()}-{world}", _meeting_place(rank, world))
+    store = PrefixStore(_agree(place, rank, world), place)
     try:
         with _one_voice(rank, store):
             dist.init_process_group(
@@ -173,7 +182,7 @@ def _lost(error: RuntimeError) -> Lost:
     """The sentence for a lost connection; only its words tell it from any other failure."""
     if not any(word in str(error) for word in ("gloo", "NCCL", "onnection")):
         raise error
-    return Lost()
+    return Lost(str(error).strip().splitlines()[0][:200])
 
 
 def _meeting_place(rank: int, world: int) -> Store:
@@ -187,6 +196,37 @@ def _meeting_place(rank: int, world: int) -> Store:
             f"The {world} processes of this training cannot meet ({reason}); start them with "
             "torchrun, or unset RANK and WORLD_SIZE to train with those that kutta starts."
         ) from error
+
+
+def _agree(place: Store, rank: int, world: int) -> str:
+    """A name for this team that no team before it had, in a store that may remember others.
+
+    Everyone says hello with a word of its own. The leader answers each word, also those of the
+    dead, until all that live have told it that they heard its answer: its own word, the name.
+    """
+    own = uuid.uuid4().hex
+    if rank > 0:
+        place.set(f"hello-{rank}", own)
+        try:
+            name = place.get(f"answer-{own}").decode()  # waits
+        except RuntimeError as error:
+            raise Lost(str(error).splitlines()[0][:200]) from error
+        place.set(f"heard-{name}-{rank}", "")
+        return name
+    missing, deadline = set(range(1, world)), time.monotonic() + _START.total_seconds()
+    while missing:
+        for other in [*missing]:
+            if place.check([f"hello-{other}"]):
+                place.set(f"answer-{place.get(f'hello-{other}').decode()}", own)
+            if place.check([f"heard-{own}-{other}"]):
+                missing.remove(other)
+        if time.monotonic() > deadline:
+            raise InputError(
+                f"{len(missing)} of the {world} processes of this training did not come within "
+                f"{_START.total_seconds() / 60:.0f} minutes; start them together."
+            )
+        time.sleep(0.02)
+    return own
 
 
 def _come(place: Path, rank: int) -> None:
