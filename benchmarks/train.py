@@ -118,11 +118,11 @@ class Bench:
 
     def entrants(self, toolkit: Toolkit, place: Place, size: Size) -> Iterator[Entrant]:
         methods, splits = toolkit.methods, toolkit.splits
+        usual = splits[-1] if size.name == "tiny" else splits[0]
         if self.chosen.quick:  # one split, without knowing that it is the fastest
-            last = size.name == "tiny" or toolkit is KUTTA
-            methods, splits = methods[:3], splits[-1:] if last else splits[:1]
+            methods, splits = methods[:3], (usual,)
         for method, split in product(methods, splits):
-            if method != methods[0] and split != splits[-1]:
+            if method != methods[0] and split != usual:
                 continue  # other methods in one way only, which takes long enough
             case = Case(size, method, split)
             try:

@@ -1,7 +1,7 @@
 """Worker processes on this machine, started by `kutta train` itself.
 
-On a CPU two processes of one thread each are faster than one process of two threads: nothing but
-the gradients is waited for. On several GPUs each needs a process anyway.
+On a CPU two processes of one thread each train small models faster than one process of two
+threads: nothing but the gradients is waited for. On several GPUs each needs a process anyway.
 """
 
 import os
@@ -21,14 +21,14 @@ from kutta.errors import InputError
 from kutta.training.team import MEETING, Lost
 
 _BYTES_PER_PARAMETER = 16  # weight, gradient and two moments, in fp32
-_COPIES = 1 << 30  # bytes for further copies of a model: one of up to 67 million parameters
+_COPIES = 1 << 29  # bytes for further copies of a model: one of up to 33 million parameters
 
 
 def crew_size(config: TrainConfig, device: torch.device, parameters: int) -> int:
     """How many processes of this machine share an update.
 
     By itself it is the largest divisor of `accumulate` for which there are GPUs or cores. On a
-    CPU it is also bounded by memory: each process has a copy of the model.
+    CPU only small models are copied: large ones gain little by it, and take twice the memory.
     """
     if config.workers:
         return config.workers
