@@ -91,7 +91,10 @@ def job(place: Place, case: Case) -> Job:
 TOOLKIT = Toolkit(
     name="Kutta",
     install=((f"kutta=={__version__}",),),
-    splits=(Split(pieces=4), Split(pieces=4, processes=2)),  # its own choice at base and at tiny size
+    splits=(
+        Split(pieces=4),
+        Split(pieces=4, processes=2),
+    ),  # its own choice at base and at tiny size
     prepare=prepare,
     job=job,
     methods=("euler", "rk2", "rk4", "rk4+recompute"),

@@ -21,7 +21,9 @@ def test_a_process_that_cannot_be_started_is_told(monkeypatch):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    with pytest.raises(InputError, match=r"Cannot start a process .* temporarily unavailable; free"):
+    with pytest.raises(
+        InputError, match=r"Cannot start a process .* temporarily unavailable; free"
+    ):
         list(in_order(POWER, range(100), 2))
 
 
