@@ -36,7 +36,8 @@ def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
     def chunks() -> Iterator[Chunk]:
         stream = iter(pairs)
         while some := list(islice(stream, ROWS)):
-            yield tuple(Column.of([pair[side] for pair in some], kind) for side in range(2))
+            source, target = (Column.of([pair[side] for pair in some], kind) for side in range(2))
+            yield source, target
 
     return write_chunks(path, chunks(), vocab_size)
 
