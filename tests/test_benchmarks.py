@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from chart import bars_of, draw, page_of
+from chart import bars_of, draw, label_of, page_of
 from contest import Effort, Entrant, contest
 from corpus import Corpus, unpack
 from environments import INSTALLED, Absent, last_line, python_of
@@ -328,6 +328,12 @@ def test_the_page_has_a_line_for_every_row_and_keeps_its_words(tmp_path: Path) -
     assert "- other: no wheel" in page
     assert page == page_of(page, measured_file)
     assert markdown_of_rows(rows).count("\n") == len(rows) + 1
+
+
+def test_bars_say_what_they_are() -> None:
+    ours = {"toolkit": "Kutta", "method": "rk2", "split": "4 x 1,024, 2 processes"}
+    assert label_of(ours) == "Kutta rk2, 2 processes"
+    assert label_of(ours | {"toolkit": "eole", "split": "4,096"}) == "eole"
 
 
 def test_the_chart_puts_kutta_first_and_peers_by_speed(tmp_path: Path) -> None:
