@@ -75,7 +75,11 @@ class Trainee:
         return taken
 
     def pause(self) -> None:
+        """Stop all; on a busy machine it takes them a moment."""
         self._send(signal.SIGSTOP)
+        until = time.perf_counter() + 1.0
+        while any(map(is_running, family(self._process.pid))) and time.perf_counter() < until:
+            time.sleep(0.001)
 
     def peak_mb(self) -> float:
         """The most memory that each process has held so far, added up over all of them."""
@@ -143,6 +147,14 @@ def is_alive(pid: int) -> bool:
     """Whether a process is there and has not ended yet."""
     try:
         return stat_of(pid)[0] != "Z"
+    except OSError:
+        return False
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and has neither been stopped nor ended."""
+    try:
+        return stat_of(pid)[0] not in "TtZ"
     except OSError:
         return False
 

@@ -157,7 +157,7 @@ class Encoded:
 
 def encoder(tokenizers: Tokenizers, limits: Limits) -> Callable[[Block], Encoded]:
     """The function that encodes a block."""
-    kind = id_type(tokenizers.larger)  # as the store keeps them
+    kind = id_type(larger(tokenizers))  # as the store keeps them
     source = Spelling(tokenizers.source, kind)
     target = source if tokenizers.shared else Spelling(tokenizers.target, kind)
 
@@ -167,6 +167,11 @@ def encoder(tokenizers: Tokenizers, limits: Limits) -> Callable[[Block], Encoded
         return Encoded(tally, *keep(source.encode(sources), target.encode(targets), limits, tally))
 
     return encode
+
+
+def larger(tokenizers: Tokenizers) -> int:
+    """The size of the larger vocabulary."""
+    return max(len(tokenizers.source), len(tokenizers.target))
 
 
 def word_counter(sides: tuple[int, ...]) -> Callable[[Block], Counter[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kutta.data.corpus import count_pairs, read_blocks, read_lines
-from kutta.data.encode import Encoded, Limits, Tally, encoder, word_counter
+from kutta.data.encode import Encoded, Limits, Tally, encoder, larger, word_counter
 from kutta.data.store import Chunk, write_chunks
 from kutta.data.tokenizer import BPE, SENTENCES_TO_LEARN_FROM, Split, Tokenizer, Tokenizers
 from kutta.data.workers import cores, in_order
@@ -100,7 +100,7 @@ def prepare(
     ):
         blocks = read_blocks(folder, name, source, target)
         encoded = in_order(partial(encoder, tokenizers, limits), blocks, processes)
-        write_chunks(out / f"{part}.arrow", _some(encoded, tally, name), tokenizers.larger)
+        write_chunks(out / f"{part}.arrow", _some(encoded, tally, name), larger(tokenizers))
     tokenizers.save(tokenizer_folder)
     return Report(
         of_train,

@@ -243,11 +243,6 @@ class Tokenizers:
     def shared(self) -> bool:
         return self.source is self.target
 
-    @property
-    def larger(self) -> int:
-        """The size of the larger vocabulary."""
-        return max(len(self.source), len(self.target))
-
     def save(self, folder: Path) -> None:
         """Write them into `folder`, and remove what another choice of tokenizer left there."""
         names = _FILES[type(self.source), self.shared]
