@@ -1,6 +1,6 @@
 """Draw docs/performance.svg and write the tables of docs/performance.md from a measured file.
 
-    python benchmarks/chart.py benchmarks/results/train.json
+    python benchmarks/chart.py benchmarks/results/train-tiny.json benchmarks/results/train-base.json
 
 The text of the page between its generated parts is written by hand.
 """
@@ -94,10 +94,18 @@ def page_of(text: str, measured: dict[str, Any]) -> str:
     return between(text, "absent", "\n".join(absent) or "None was absent.")
 
 
+def joined(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """What was measured in several runs, such as one for each size."""
+    lists = {key: [x for file in files for x in file[key]] for key in ("rows", "ways", "figures")}
+    absent = {name: reason for file in files for name, reason in file["absent"].items()}
+    return lists | {"absent": absent}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw the chart and write the tables.")
-    parser.add_argument("measured", type=Path, help="what train.py --json wrote")
-    measured = json.loads(parser.parse_args().measured.read_text("utf-8"))
+    parser.add_argument("files", type=Path, nargs="+", help="what train.py --json wrote")
+    files = parser.parse_args().files
+    measured = joined([json.loads(file.read_text("utf-8")) for file in files])
     ours = [row for row in measured["ways"] if row["toolkit"] == "Kutta"]
     peers = [row for row in measured["rows"] if row["toolkit"] != "Kutta"]
     draw([*ours, *peers], PAGE.with_suffix(".svg"))

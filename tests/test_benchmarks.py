@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from chart import bars_of, draw, label_of, page_of
+from chart import bars_of, draw, joined, label_of, page_of
 from contest import Effort, Entrant, contest
 from corpus import Corpus, unpack
 from environments import INSTALLED, Absent, last_line, python_of
@@ -328,6 +328,17 @@ def test_the_page_has_a_line_for_every_row_and_keeps_its_words(tmp_path: Path) -
     assert "- other: no wheel" in page
     assert page == page_of(page, measured_file)
     assert markdown_of_rows(rows).count("\n") == len(rows) + 1
+
+
+def test_runs_of_several_sizes_are_joined() -> None:
+    one = {"rows": [1], "ways": [1, 2], "figures": [3], "absent": {"a": "why"}, "load": 0.1}
+    two = {"rows": [4], "ways": [], "figures": [5, 6], "absent": {"b": "so"}, "load": 0.2}
+    assert joined([one, two]) == {
+        "rows": [1, 4],
+        "ways": [1, 2],
+        "figures": [3, 5, 6],
+        "absent": {"a": "why", "b": "so"},
+    }
 
 
 def test_bars_say_what_they_are() -> None:

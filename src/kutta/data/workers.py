@@ -20,6 +20,7 @@ FEW = 16  # pieces done before a process is started: a small corpus ends without
 
 # Not multiprocessing: its children import the script of their parent anew, and torch with it.
 # -P: no folder is put before the path that the worker gets from its parent.
+# Pickles go through the pipes of a process and its own child only; none comes from a file.
 _COMMAND = (sys.executable, "-P", "-c", "from kutta.data.workers import serve; serve()")
 _GONE = (EOFError, pickle.UnpicklingError, OSError)  # how the end of the other side shows
 
