@@ -2,7 +2,7 @@
 
 The stock CPU kernel draws one Bernoulli variable per element and costs as much as a matrix
 product. Here one 64-bit draw serves four elements: sixteen bits each, compared with p * 2^16.
-What the backward pass needs is kept in one byte per element, and after a relu in none.
+The factors are kept for the backward pass; after a relu, the output itself tells them.
 """
 
 from typing import Any, cast
@@ -26,7 +26,9 @@ class Dropout(nn.Module):
             return x
         if _stock(x):
             return functional.dropout(x, self.p)
-        return cast(Any, _Drop).apply(x, self.p)  # torch declares no types for apply
+        keep, scale = _keep(x, self.p)
+        # One product either way, but a factor of sixteen bits would be rounded.
+        return x * keep * scale if x.dtype.itemsize == 2 else x * keep.mul_(scale)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -38,22 +40,7 @@ class ReluDropout(Dropout):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0.0 or _stock(x):
             return super().forward(torch.relu(x))
-        return cast(Any, _DropRelu).apply(x, self.p)
-
-
-class _Drop(torch.autograd.Function):
-    """x * keep / (1 - p), keep drawn from {0, 1}."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        keep, ctx.scale = _keep(x, p, torch.uint8)
-        ctx.save_for_backward(keep)
-        return (x * keep).mul_(ctx.scale)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
-        (keep,) = ctx.saved_tensors
-        return (grad_outputs[0] * keep).mul_(ctx.scale), None
+        return cast(Any, _DropRelu).apply(x, self.p)  # torch declares no types for apply
 
 
 class _DropRelu(torch.autograd.Function):
@@ -64,7 +51,7 @@ class _DropRelu(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        keep, ctx.scale = _keep(x, p, x.dtype)
+        keep, ctx.scale = _keep(x, p)
         out = torch.relu(x).mul_(keep).mul_(ctx.scale)  # the scale in full precision
         ctx.save_for_backward(out)
         return out
@@ -81,13 +68,14 @@ def _stock(x: Tensor) -> bool:
     return x.device.type != "cpu" or torch.compiler.is_compiling()
 
 
-def _keep(x: Tensor, p: float, dtype: torch.dtype) -> tuple[Tensor, float]:
-    """A tensor of x's shape, 0 with probability p (to within 2^-17) and else 1; and 1 / (1 - p)."""
+def _keep(x: Tensor, p: float) -> tuple[Tensor, float]:
+    """A tensor like x, 0 with probability p (to within 2^-17) and else 1; and 1 / (1 - p)."""
     dropped = round(p * _LEVELS)
     if dropped >= _LEVELS:
-        return torch.zeros(x.shape, dtype=dtype), 1.0
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
+        return torch.zeros_like(x), 1.0
+    count = x.numel()
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    bits = draws.view(torch.int16)[:count].view(x.shape)
     # Written as a number at once: a tensor of truth values is many times slower to turn into one.
-    keep = torch.ge(bits, dropped - _LEVELS // 2, out=torch.empty(x.shape, dtype=dtype))
+    keep = torch.ge(bits, dropped - _LEVELS // 2, out=torch.empty(x.shape, dtype=x.dtype))
     return keep, _LEVELS / (_LEVELS - dropped)

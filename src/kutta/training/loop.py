@@ -105,17 +105,24 @@ def make_trainer(
 
 def rehearse(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
     """Try the largest batch, so that memory runs out in the first second or not at all."""
-    model = trainer.model
-    # What Adam will hold, unless it does already. On a GPU it counts at once.
-    new = (p for p in model.parameters() if p not in trainer.optimizer.state)
-    moments = [torch.empty_like(p) for p in new for _ in range(2)]
-    model.train()
     torch.manual_seed(config.seed)
+    trainer.model.train()
     with out_of_memory(config):
+        _take_moments(trainer)
         loss = _loss(trainer, stream.largest(), config)
         loss.smoothed.backward()
-    del moments
     trainer.optimizer.zero_grad(set_to_none=True)
+
+
+def _take_moments(trainer: Trainer) -> None:
+    """Begin Adam's state, which it would itself begin later, between what batches leave behind."""
+    for parameter in trainer.model.parameters():
+        if parameter not in trainer.optimizer.state:
+            trainer.optimizer.state[parameter] = {
+                "step": torch.zeros((), device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+            }
 
 
 def fit(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Iterator[Step]:
