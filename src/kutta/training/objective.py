@@ -62,35 +62,40 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         N, V = hidden.shape[0], weight.shape[0]
         matrix = weight.to(hidden.dtype)
         wide = torch.promote_types(hidden.dtype, torch.float32)
-        column = weight.sum(0, dtype=wide)  # of all words: what each of them has in eps / V
+        column = weight.sum(0, dtype=wide)[:, None]  # h @ column is the sum of a row of logits
         with_gradient = hidden.requires_grad or weight.requires_grad
         grad_hidden = torch.empty_like(hidden) if with_gradient else None
         grad_weight = torch.zeros_like(weight) if with_gradient else None
         smoothed = hidden.new_zeros((), dtype=wide)
         nll = hidden.new_zeros((), dtype=wide)
         chunk = max(1, min(N, _CHUNK_ELEMENTS // V))
+        buffer = hidden.new_empty((chunk, V))
         for start in range(0, N, chunk):
             h = hidden[start : start + chunk]
             target = targets[start : start + chunk, None]
-            logits = torch.mm(h, matrix.t())
-            p = torch.softmax(logits, 1, dtype=wide)
-            # log p at the largest logit, where it is exact, gives log sum exp
-            log_mass = logits.amax(1).to(wide) - p.amax(1).log()
-            chunk_nll = log_mass - logits.gather(1, target).squeeze(1)
+            logits = torch.mm(h, matrix.t(), out=buffer[: len(h)]).to(wide)
+            peak = logits.amax(1, keepdim=True)
+            at_target = logits.gather(1, target)
+            p = logits.sub_(peak).exp_()  # times its mass
+            mass = p.sum(1, keepdim=True)
+            log_mass = mass.log() + peak
+            chunk_nll = log_mass - at_target
             nll += chunk_nll.sum()
             uniform = log_mass - h.to(wide) @ column / V
             smoothed += ((1 - smoothing) * chunk_nll + smoothing * uniform).sum()
             if grad_hidden is not None and grad_weight is not None:
-                # d loss / d logits = p - q = p - (1 - eps) onehot - eps / V, the last term below
-                p.scatter_add_(1, target, p.new_full((1, 1), smoothing - 1).expand_as(target))
-                gradient = p.to(hidden.dtype)
-                torch.mm(gradient, matrix, out=grad_hidden[start : start + chunk])
+                # d loss / d logits = p - q = p - (1 - eps) onehot - eps / V, times mass and, until
+                # all chunks are done, without its last term: both are cheaper on the smaller sides.
+                gradient = p.scatter_add_(1, target, (smoothing - 1) * mass)
+                if gradient.dtype != hidden.dtype:  # sixteen bits may not hold a mass of thousands
+                    gradient, mass = (gradient / mass).to(hidden.dtype), torch.ones_like(mass)
+                torch.mm(gradient, matrix, out=grad_hidden[start : start + chunk]).div_(mass)
                 if gradient.dtype == grad_weight.dtype:
-                    grad_weight.addmm_(gradient.t(), h)
+                    grad_weight.addmm_(gradient.t(), h / mass)
                 else:
                     grad_weight += torch.mm(gradient.t(), h)
         if grad_hidden is not None and grad_weight is not None:
-            grad_hidden -= column * (smoothing / V)
+            grad_hidden -= column.squeeze(1) * (smoothing / V)
             grad_weight -= hidden.sum(0, dtype=wide) * (smoothing / V)
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll)
