@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peers.toolkit import TORCH, Toolkit
-
+TORCH = "torch==2.13.0"  # one for all that are built on it
 DEFAULT = Path.home() / ".cache" / "kutta-bench"
 INSTALLED = "installed.json"  # written last, so a half-made environment is made again
 
@@ -17,31 +16,34 @@ class Absent(Exception):
     """Why a toolkit, or one way of running it, was not measured; one line."""
 
 
-def python_of(toolkit: Toolkit, folder: Path, install: bool) -> Path:
+Steps = tuple[tuple[str, ...], ...]  # packages that are installed together, one set after another
+
+
+def python_of(name: str, steps: Steps, folder: Path, install: bool) -> Path:
     """The Python of a toolkit's environment, which is made first where it is not there."""
-    environment = folder / toolkit.name.lower()
+    environment = folder / name.lower()
     python = environment / "bin" / "python"
-    if is_installed(toolkit, environment):
+    if is_installed(steps, environment):
         return python
     if not install:
         raise Absent(f"not installed in {environment}")
     shutil.rmtree(environment, ignore_errors=True)
     run([sys.executable, "-m", "venv", str(environment)])
-    for packages in toolkit.install:
-        run([str(python), "-m", "pip", "install", "--quiet", *packages, *_keeping(toolkit)])
-    (environment / INSTALLED).write_text(json.dumps(toolkit.install), encoding="utf-8")
+    for packages in steps:
+        run([str(python), "-m", "pip", "install", "--quiet", *packages, *_keeping(steps)])
+    (environment / INSTALLED).write_text(json.dumps(steps), encoding="utf-8")
     return python
 
 
-def is_installed(toolkit: Toolkit, environment: Path) -> bool:
+def is_installed(steps: Steps, environment: Path) -> bool:
     """Whether the environment was made to the end, and from these very packages."""
     made = environment / INSTALLED
-    return made.is_file() and made.read_text("utf-8") == json.dumps(toolkit.install)
+    return made.is_file() and made.read_text("utf-8") == json.dumps(steps)
 
 
-def _keeping(toolkit: Toolkit) -> list[str]:
+def _keeping(steps: Steps) -> list[str]:
     """Name torch again: pip must not exchange a CPU build for a newer one of some gigabytes."""
-    return [TORCH] if any(TORCH in packages for packages in toolkit.install) else []
+    return [TORCH] if any(TORCH in packages for packages in steps) else []
 
 
 def run(command: list[str]) -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from environments import DEFAULT, Absent, python_of
+from environments import run as finish
 from rich.console import Console
 from rich.table import Table
 from sentences import LANGUAGES, VALID, write_corpus
@@ -26,7 +28,6 @@ from sentences import LANGUAGES, VALID, write_corpus
 from kutta.data.workers import cores
 
 VOCABULARY = 16_000
-VERSIONS = {"sentencepiece": "0.2.2", "subword-nmt": "0.3.8"}
 Row = dict[str, Any]
 
 LEARN = """
@@ -106,23 +107,15 @@ class Contestant:
     package: str | None = None  # None: Kutta, in this environment
 
     def python(self, environments: Path) -> Path:
-        folder = environments / f"prepare-{self.package}"
-        python = folder / "bin" / "python"
         if self.package is None:
             return Path(sys.executable)
-        show = [python, "-m", "pip", "show", self.package]
-        if not python.exists() or subprocess.run(show, **QUIET).returncode:
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True, **QUIET)
-            wanted = f"{self.package}=={VERSIONS[self.package]}"
-            subprocess.run([python, "-m", "pip", "install", wanted], check=True, **QUIET)
-        return python
+        return python_of(f"prepare-{self.name}", ((self.package,),), environments, install=True)
 
 
-QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 CONTESTANTS = (
     Contestant("Kutta", KUTTA),
-    Contestant("sentencepiece", SENTENCEPIECE, "sentencepiece"),
-    Contestant("subword-nmt", SUBWORD_NMT, "subword-nmt"),
+    Contestant("sentencepiece", SENTENCEPIECE, "sentencepiece==0.2.2"),
+    Contestant("subword-nmt", SUBWORD_NMT, "subword-nmt==0.3.8"),
 )
 
 
@@ -176,14 +169,13 @@ def compare(folder: Path, pairs: int, rounds: int, environments: Path) -> list[R
     for contestant in CONTESTANTS:
         try:
             pythons[contestant.name] = contestant.python(environments)
-        except (OSError, subprocess.CalledProcessError) as error:
-            absent[contestant.name] = str(error).splitlines()[0]
+        except Absent as reason:
+            absent[contestant.name] = str(reason)
     if "subword-nmt" in pythons:
         files = [folder / f"valid.{language}" for language in LANGUAGES]
         (folder / "both").write_bytes(b"".join(file.read_bytes() for file in files))
-        learn = [pythons["subword-nmt"], "-m", "subword_nmt.learn_bpe", "-s", str(VOCABULARY)]
-        learn += ["-i", folder / "both", "-o", folder / "codes"]
-        subprocess.run(learn, check=True, **QUIET)
+        learn = [str(pythons["subword-nmt"]), "-m", "subword_nmt.learn_bpe", "-s", str(VOCABULARY)]
+        finish([*learn, "-i", str(folder / "both"), "-o", str(folder / "codes")])
     seconds: dict[tuple[str, int], list[Row]] = {}
     for _ in range(rounds):
         for used in sorted({1, cores()}):
@@ -249,7 +241,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, nargs="+", default=[1_000_000, 4_000_000])
     parser.add_argument("--compared", type=int, default=200_000, help="pairs of the comparison")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--envs", type=Path, default=Path.home() / ".cache" / "kutta-bench")
+    parser.add_argument("--envs", type=Path, default=DEFAULT)
     parser.add_argument("--quick", action="store_true", help="a few minutes, small corpora")
     parser.add_argument("--json", type=Path, metavar="FILE", help="add the figures to FILE")
     chosen = parser.parse_args()

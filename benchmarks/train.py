@@ -78,7 +78,7 @@ class Bench:
         if toolkit is KUTTA:
             return Path(sys.executable)
         install = not self.chosen.quick or toolkit in FIRST  # Marian takes half a minute
-        return python_of(toolkit, self.chosen.envs, install)
+        return python_of(toolkit.name, toolkit.install, self.chosen.envs, install)
 
     def unpack(self) -> None:
         text = self.folder / "text"

@@ -270,12 +270,12 @@ def test_a_target_is_met_or_missed(figure: Figure, verdict: str) -> None:
 def test_an_environment_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "eole" / "bin").mkdir(parents=True)
     with pytest.raises(Absent, match="not installed"):
-        python_of(eole.TOOLKIT, tmp_path, install=False)
+        python_of("eole", eole.TOOLKIT.install, tmp_path, install=False)
     (tmp_path / "eole" / INSTALLED).write_text('[["eole==0.0.1"]]')  # another version
     with pytest.raises(Absent, match="not installed"):
-        python_of(eole.TOOLKIT, tmp_path, install=False)
+        python_of("eole", eole.TOOLKIT.install, tmp_path, install=False)
     (tmp_path / "eole" / INSTALLED).write_text(json.dumps(eole.TOOLKIT.install))
-    assert python_of(eole.TOOLKIT, tmp_path, install=False).name == "python"
+    assert python_of("eole", eole.TOOLKIT.install, tmp_path, install=False).name == "python"
 
 
 def test_the_version_is_the_one_that_is_installed() -> None:

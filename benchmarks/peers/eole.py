@@ -2,6 +2,8 @@
 
 import json
 
+from environments import TORCH
+
 from peers.toolkit import (
     DROPOUT,
     ENDLESS,
@@ -9,7 +11,6 @@ from peers.toolkit import (
     SMOOTHING,
     SOURCE,
     TARGET,
-    TORCH,
     WARMUP,
     Case,
     Job,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from environments import run
+from environments import TORCH, run
 
 from peers.toolkit import (
     DROPOUT,
@@ -11,7 +11,6 @@ from peers.toolkit import (
     SMOOTHING,
     SOURCE,
     TARGET,
-    TORCH,
     WARMUP,
     Case,
     Job,

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from environments import TORCH
+
 from peers.toolkit import (
     DROPOUT,
     ENDLESS,
@@ -10,7 +12,6 @@ from peers.toolkit import (
     SMOOTHING,
     SOURCE,
     TARGET,
-    TORCH,
     WARMUP,
     Case,
     Job,

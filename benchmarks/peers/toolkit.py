@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from environments import Steps
+
 UPDATE_TOKENS = 4096  # of every update, as a toolkit counts them: most count padding too
 SOURCE, TARGET = "en", "de"
 DROPOUT, SMOOTHING, RATE, WARMUP = 0.1, 0.1, 0.001, 4000
-TORCH = "torch==2.13.0"  # one for all that are built on it
 ENDLESS = 1_000_000  # updates: training is ended from outside
 
 
@@ -82,7 +83,7 @@ class Toolkit:
     """A toolkit; `install` has one pip command after the other, the last one names its version."""
 
     name: str
-    install: tuple[tuple[str, ...], ...]
+    install: Steps
     splits: tuple[Split, ...]
     prepare: Callable[[Place], None]
     job: Callable[[Place, Case], Job]
