@@ -28,6 +28,7 @@ class Size:
     recompute: bool = False
     vocabulary: int = VOCABULARY
     length: int = LENGTH
+    mask: int = 4  # bytes kept for an element that meets dropout: its factor, on a GPU one bool
 
     @property
     def name(self) -> str:
@@ -62,24 +63,24 @@ class Work:
         return self.flop / flops + (passes * self.passing + self.adam) / bytes_per_second
 
 
-def kept_per_token(layer: Layer, d: int, ffn: int, heads: int, keys: int) -> tuple[float, float]:
-    """Numbers kept per token for one evaluation of each block, and in fewer bytes: (fp32, bytes).
+def kept_per_token(layer: Layer, size: Size) -> float:
+    """Bytes kept per token for all evaluations of a layer's blocks.
 
     Norm: its input and output. Attention: queries (scaled), keys, values, softmax before and after
-    dropout, the heads' result. Feed-forward: the hidden units once. Each dropout: one byte.
+    dropout, the heads' result. Feed-forward: the hidden units once. Each dropout: its mask.
     """
-    wide = narrow = 0.0
+    d, weights = size.d, size.heads * size.length
+    kept = 0.0
     for block, solver in layer.steps():
         for part in block.parts:
             if part == "ffn" or part == "ffn_before":
-                numbers, bytes_ = 2 * d + ffn, d
+                numbers, masks = 2 * d + size.ffn, d
             elif part == "san":
-                numbers, bytes_ = 2 * d + 5 * d + 2 * heads * keys, d + heads * keys
+                numbers, masks = 2 * d + 5 * d + 2 * weights, d + weights
             else:
-                numbers, bytes_ = 2 * d + 4 * d + 2 * heads * keys, d + heads * keys
-            wide += solver.evaluations * numbers
-            narrow += solver.evaluations * bytes_
-    return wide, narrow
+                numbers, masks = 2 * d + 4 * d + 2 * weights, d + weights
+            kept += solver.evaluations * (4 * numbers + size.mask * masks)
+    return kept
 
 
 def work_of(size: Size) -> Work:
@@ -88,12 +89,12 @@ def work_of(size: Size) -> Work:
         model = size.model()
     cost, n = cost_of(model), size.tokens
     linear = 6 * n * (cost.per_source_token + cost.per_target_token)
-    wide = narrow = attention = boundary = largest = 0.0
+    activations = attention = boundary = largest = 0.0
     for stack in (child for child in model.children() if isinstance(child, Stack)):
         for layer in stack.each_layer():
-            numbers, bytes_ = kept_per_token(layer, size.d, size.ffn, size.heads, size.length)
-            wide, narrow = wide + numbers, narrow + bytes_
-            largest = max(largest, 4 * numbers + bytes_)
+            kept = kept_per_token(layer, size)
+            activations += kept
+            largest = max(largest, kept)
             boundary += 4 * size.d
             looks = sum(
                 solver.evaluations * ((part == "san") * 3 + (part == "cross") * 2)
@@ -101,7 +102,6 @@ def work_of(size: Size) -> Work:
                 for part in block.parts
             )
             attention += 6 * looks * size.d * size.length
-    activations = 4 * wide + narrow
     logits = 4 * size.vocabulary
     flop = linear + n * attention
     if size.recompute:

@@ -49,6 +49,7 @@ def predict(preset: str, solver: str, gpu: Gpu, world: int = 8) -> list[str]:
         tokens=train.batch_tokens,
         vocabulary=VOCABULARY[config.data.tokenizer],
         length=LENGTH,
+        mask=2,  # one, when activations are halved below
     )
     work = work_of(size)
     batches = train.accumulate / world  # of each card, one after another
