@@ -70,8 +70,8 @@ def predict(preset: str, solver: str, gpu: Gpu, world: int = 8) -> list[str]:
     ]
 
 
-PASSES = 24  # how often a kept byte passes, as read off here (docs/scaling.md)
-MEMORY = 1.5  # what is held at the peak over what is kept, as read off here
+PASSES = 30  # how often a kept byte passes, as read off here (docs/scaling.md)
+MEMORY = 1.4  # what is held at the peak over what is kept, as read off here
 
 
 def main() -> None:

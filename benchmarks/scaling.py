@@ -38,7 +38,7 @@ SIZES = (
     Size(512, 2048, 8, 6, 6, "rk4"),
     Size(512, 2048, 8, 6, 6, "rk4", recompute=True),
 )
-REFERENCE = SIZES[6]  # the one size at which the two constants are read off
+REFERENCE = SIZES[6]  # the one size at which the constant of memory is read off
 
 
 class Endless:
@@ -135,10 +135,7 @@ def exchange(sizes: list[int]) -> dict[str, float]:
 
 
 def compare(updates: int) -> dict[str, Any]:
-    """Measure every size beside what the model says.
-
-    The machine's rates are medians over all sizes: it may slow down while one of them is measured.
-    """
+    """Measure every size beside what the model says."""
     rows: list[dict[str, Any]] = []
     for size in SIZES:
         measured = apart({"kind": "update", "size": asdict(size), "updates": updates})
@@ -147,29 +144,37 @@ def compare(updates: int) -> dict[str, Any]:
 
 
 def against_model(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rows with predictions, and the constants that went into them."""
-    rates = {kind: statistics.median(row[kind] for row in rows) for kind in ("flops", "moved")}
-    constants = calibrate(rows[SIZES.index(REFERENCE)], rates)
+    """The rows with predictions by the machine's rates around each, and the constants in them."""
+    constants = calibrate(rows)
     for row in rows:
         work = work_of(Size(**row["size"]))
-        row["predicted_seconds"] = work.seconds(rates["flops"], rates["moved"], constants["passes"])
+        row["predicted_seconds"] = work.seconds(row["flops"], row["moved"], constants["passes"])
         row["predicted_bytes"] = work.states + work.kept * constants["memory"]
-        row["gemm_share"] = work.flop / row["seconds"] / rates["flops"]
+        row["gemm_share"] = work.flop / row["seconds"] / row["flops"]
+    rates = {kind: statistics.median(row[kind] for row in rows) for kind in ("flops", "moved")}
     return {"rates": rates, "constants": constants, "rows": rows}
 
 
-def calibrate(row: dict[str, Any], rates: dict[str, float]) -> dict[str, float]:
-    """The two constants that no formula gives, read off one size.
+def calibrate(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The two constants that no formula gives.
 
-    `passes`: how often every kept byte is read or written outside of matrix products.
-    `memory`: what is held at the peak, over what is kept for the backward pass.
+    `passes`: how often every kept byte is read or written outside of matrix products, the median
+    over all sizes: what is left of one size's time is little, and swings with the machine.
+    `memory`: what is held at the peak, over what is kept for the backward pass, of one size.
     """
-    work = work_of(REFERENCE)
-    left = row["seconds"] - work.seconds(rates["flops"], rates["moved"], passes=0.0)
+    reference = work_of(REFERENCE)
+    peak = rows[SIZES.index(REFERENCE)]["bytes"]
     return {
-        "passes": max(0.0, left) * rates["moved"] / work.passing,
-        "memory": (row["bytes"] - work.states) / work.kept,
+        "passes": statistics.median(map(passes_of, rows)),
+        "memory": (peak - reference.states) / reference.kept,
     }
+
+
+def passes_of(row: dict[str, Any]) -> float:
+    """How often a kept byte passes by this row alone."""
+    work = work_of(Size(**row["size"]))
+    left = row["seconds"] - work.seconds(row["flops"], row["moved"], passes=0.0)
+    return left * row["moved"] / work.passing
 
 
 def compare_exchange() -> list[dict[str, float]]:
