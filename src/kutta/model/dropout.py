@@ -27,7 +27,7 @@ class Dropout(nn.Module):
         if _stock(x):
             return functional.dropout(x, self.p)
         keep, scale = _keep(x, self.p)
-        # One product either way, but a factor of sixteen bits would be rounded.
+        # One product, unless the scale would be rounded to sixteen bits with the factors.
         return x * keep * scale if x.dtype.itemsize == 2 else x * keep.mul_(scale)
 
     def extra_repr(self) -> str:

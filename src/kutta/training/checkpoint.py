@@ -220,7 +220,7 @@ def _read(trainer: Trainer, path: Path) -> tuple[Tensors, Tensors]:
 
 
 def _restore_moments(trainer: Trainer, tensors: Tensors) -> None:
-    """Put Adam's state back; a parameter that has not been updated yet has none."""
+    """Put Adam's state back; a parameter of which there is none begins anew."""
     left = dict(tensors)
     for name, parameter in trainer.model.named_parameters():
         if f"step.{name}" not in left:

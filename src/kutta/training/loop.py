@@ -120,8 +120,8 @@ def _take_moments(trainer: Trainer) -> None:
         if parameter not in trainer.optimizer.state:
             trainer.optimizer.state[parameter] = {
                 "step": torch.zeros((), device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
-                "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
             }
 
 
