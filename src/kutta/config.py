@@ -25,8 +25,8 @@ __all__ = ["Config", "DataConfig", "DecodeConfig", "ModelConfig", "Section", "Tr
 _FREE_KEYS = frozenset({"run", "data.dir", "data.test"}) | {
     f"train.{name}"
     for name in (
-        *("max_steps", "device", "workers", "shard", "threads", "recompute", "log_every"),
-        *("save_every", "valid_every", "valid_bleu", "patience", "best", "keep_last"),
+        *("max_steps", "device", "workers", "shard", "threads", "lanes", "recompute"),
+        *("log_every", "save_every", "valid_every", "valid_bleu", "patience", "best", "keep_last"),
         *("max_bad_steps", "tensorboard"),
     )
 }

@@ -15,7 +15,12 @@ _LEVELS = 1 << 16
 
 
 class Dropout(nn.Module):
-    """Zero each element with probability p and scale the rest by 1 / (1 - p), while training."""
+    """Zero each element with probability p and scale the rest by 1 / (1 - p), while training.
+
+    Numbers come from `generator`, or else from torch's own. (A GPU has one of its own.)
+    """
+
+    generator: torch.Generator | None = None
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -26,7 +31,7 @@ class Dropout(nn.Module):
             return x
         if _stock(x):
             return functional.dropout(x, self.p)
-        keep, scale = _keep(x, self.p)
+        keep, scale = _keep(x, self.p, self.generator)
         # One product, unless the scale would be rounded to sixteen bits with the factors.
         return x * keep * scale if x.dtype.itemsize == 2 else x * keep.mul_(scale)
 
@@ -40,7 +45,9 @@ class ReluDropout(Dropout):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0.0 or _stock(x):
             return super().forward(torch.relu(x))
-        return cast(Any, _DropRelu).apply(x, self.p)  # torch declares no types for apply
+        return cast(Any, _DropRelu).apply(
+            x, self.p, self.generator
+        )  # torch declares no types for apply
 
 
 class _DropRelu(torch.autograd.Function):
@@ -50,17 +57,17 @@ class _DropRelu(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        keep, ctx.scale = _keep(x, p)
+    def forward(ctx: Any, x: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
+        keep, ctx.scale = _keep(x, p, generator)
         out = torch.relu(x).mul_(keep).mul_(ctx.scale)  # the scale in full precision
         ctx.save_for_backward(out)
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None, None]:
         (out,) = ctx.saved_tensors
         passed = torch.ops.aten.threshold_backward(grad_outputs[0], out, 0)
-        return cast(Tensor, passed).mul_(ctx.scale), None
+        return cast(Tensor, passed).mul_(ctx.scale), None, None
 
 
 def _stock(x: Tensor) -> bool:
@@ -68,13 +75,14 @@ def _stock(x: Tensor) -> bool:
     return x.device.type != "cpu" or torch.compiler.is_compiling()
 
 
-def _keep(x: Tensor, p: float) -> tuple[Tensor, float]:
+def _keep(x: Tensor, p: float, generator: torch.Generator | None) -> tuple[Tensor, float]:
     """A tensor like x, 0 with probability p (to within 2^-17) and else 1; and 1 / (1 - p)."""
     dropped = round(p * _LEVELS)
     if dropped >= _LEVELS:
         return torch.zeros_like(x), 1.0
     count = x.numel()
-    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64)
+    draws.random_(-(2**63), None, generator=generator)
     bits = draws.view(torch.int16)[:count].view(x.shape)
     # Written as a number at once: a tensor of truth values is many times slower to turn into one.
     keep = torch.ge(bits, dropped - _LEVELS // 2, out=torch.empty(x.shape, dtype=x.dtype))

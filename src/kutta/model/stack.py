@@ -1,6 +1,7 @@
 """Integrating y over depth: layers, their blocks, and a method for each block."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, cast
@@ -56,6 +57,7 @@ class Layer(nn.Module):
     """
 
     recompute = False
+    generator: torch.Generator | None = None  # where its dropout draws from one of its own
     compiled: Callable[..., tuple[Tensor, History]] | None = None
 
     def __init__(self, shape: StackShape, index: int) -> None:
@@ -85,7 +87,9 @@ class Layer(nn.Module):
             return Layer.integrate(*inputs)
         integrate = self.compiled or Layer.integrate
         if self.recompute:
-            return cast(Any, checkpoint)(integrate, *inputs, use_reentrant=False)
+            return cast(Any, checkpoint)(
+                integrate, *inputs, use_reentrant=False, context_fn=self._draws
+            )
         return integrate(*inputs)
 
     def integrate(
@@ -105,6 +109,11 @@ class Layer(nn.Module):
             if self.post_norm:
                 y = self.part(block.parts[-1]).norm(y)
         return y, history
+
+    def _draws(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """Around the layer and around its repetition: torch sees to its own generators alone."""
+        again = nullcontext() if self.generator is None else _drawing_again(self.generator)
+        return nullcontext(), again
 
     def start(self, rows: int, memory: Tensor | None) -> LayerState:
         """The state before the first position; memory (S, B, d)."""
@@ -144,6 +153,22 @@ class Layer(nn.Module):
         return self.cross.attention.keys_values(memory)
 
 
+def _drawing_again(generator: torch.Generator) -> AbstractContextManager[None]:
+    """Around work that is to draw what the generator is about to draw now."""
+    drawn = generator.get_state()
+
+    @contextmanager
+    def again() -> Generator[None]:
+        now = generator.get_state()
+        generator.set_state(drawn)
+        try:
+            yield
+        finally:
+            generator.set_state(now)
+
+    return again()
+
+
 def _solver(shape: StackShape, block: Block, index: int) -> Solver:
     """The solver of one block of layer `index`."""
     if shape.init == "admin":
@@ -156,6 +181,8 @@ def _solver(shape: StackShape, block: Block, index: int) -> Solver:
 
 class Stack(nn.Module):
     """`layers` layers in sequence and one final LayerNorm (post-norm layers end in their own)."""
+
+    generator: torch.Generator | None = None  # where LayerDrop draws from one of its own
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
@@ -197,7 +224,9 @@ class Stack(nn.Module):
     def _drops_layer(self) -> bool:
         """Whether training skips this layer (LayerDrop); without it nothing is drawn."""
         p = self.shape.layer_drop
-        return self.training and p > 0 and torch.rand((), device="cpu").item() < p
+        if not self.training or p == 0:
+            return False
+        return torch.rand((), device="cpu", generator=self.generator).item() < p
 
     def _share(self) -> None:
         """Make one object of what all layers are to have in common."""

@@ -54,6 +54,12 @@ class TrainConfig(Section):
     threads: int = Field(
         default=0, ge=0, description="CPU threads of a process; 0 shares out the cores"
     )
+    lanes: int = Field(
+        default=0,
+        ge=0,
+        description="batches of an update that one process on a CPU computes side by side, each "
+        "with its share of the threads; 0: one for each thread, as far as they divide accumulate",
+    )
     log_every: int = Field(default=50, ge=1, description="steps between lines of the log")
     save_every: int = Field(default=500, ge=1, description="steps between checkpoints")
     valid_every: int = Field(

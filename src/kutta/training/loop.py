@@ -2,7 +2,7 @@
 
 Everything random in an update follows from (seed, number of the micro-batch), so a run that goes
 on from a checkpoint draws exactly what an uninterrupted run would have drawn, and so do the
-processes that share an update.
+processes and lanes that share an update.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from kutta.config import TrainConfig
 from kutta.data.batches import Batch, BatchStream
@@ -27,8 +27,9 @@ from kutta.training.distributed import (
     spread,
     syncing,
 )
+from kutta.training.lanes import Lane, Lanes, lane_count
 from kutta.training.memory import keep_freed_memory, out_of_memory
-from kutta.training.objective import TokenLoss, token_loss
+from kutta.training.objective import token_loss
 from kutta.training.precision import LossScale, autocast, set_matrix_products
 from kutta.training.schedule import learning_rate
 from kutta.training.team import ALONE, Team
@@ -67,6 +68,7 @@ class Trainer:
     device: torch.device
     team: Team
     module: nn.Module  # the model, or what spreads it over the team
+    lanes: Lanes | None = None
     step: int = 0
     position: int = 0
     bad_steps: int = 0
@@ -100,17 +102,30 @@ def make_trainer(
         eps=config.adam_eps,
         fused=True,
     )
-    return Trainer(model, optimizer, LossScale.of(config), device, team, module)
+    lanes = _lanes(model, config, device, team)
+    return Trainer(model, optimizer, LossScale.of(config), device, team, module, lanes)
+
+
+def _lanes(model: TextModel, config: TrainConfig, device: torch.device, team: Team) -> Lanes | None:
+    """Lanes, where this process is to compute several micro-batches at once."""
+    if device.type != "cpu" or team.world > 1 or config.compile:
+        if config.lanes > 1:
+            raise InputError(
+                f"train.lanes = {config.lanes} is for one process on a CPU that does not compile; "
+                "set train.lanes = 0."
+            )
+        return None
+    count = lane_count(config, torch.get_num_threads())
+    return Lanes(model, count, torch.get_num_threads()) if count > 1 else None
 
 
 def rehearse(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
     """Try the largest batch, so that memory runs out in the first second or not at all."""
-    torch.manual_seed(config.seed)
     trainer.model.train()
     with out_of_memory(config):
         _take_moments(trainer)
-        loss = _loss(trainer, stream.largest(), config)
-        loss.smoothed.backward()
+        together = range(len(trainer.lanes)) if trainer.lanes else range(1)
+        _accumulate(trainer, dict.fromkeys(together, stream.largest()), 1.0, config)
     trainer.optimizer.zero_grad(set_to_none=True)
 
 
@@ -143,21 +158,14 @@ def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
         group["lr"] = rate
     last = trainer.position + config.accumulate
     mine = team.share(range(trainer.position, last))
-    batches = [stream.take(number) for number in mine]
-    (tokens,) = team.total(sum(batch.tokens for batch in batches))
-    smoothed = torch.zeros((), device=trainer.device)
-    nll = torch.zeros((), device=trainer.device)
-    for number, batch in zip(mine, batches, strict=True):
-        torch.manual_seed(_seed(config.seed, number))
-        with syncing(trainer.module, last=number == mine[-1]):
-            loss = _loss(trainer, batch, config)
-            # Gradients are averaged over the team, and to be summed.
-            (scale.value * loss.smoothed / (tokens / team.world)).backward()
-        smoothed += loss.smoothed.detach()
-        nll += loss.nll
+    batches = {number: stream.take(number) for number in mine}
+    (tokens,) = team.total(sum(batch.tokens for batch in batches.values()))
+    # Gradients are averaged over the team, and to be summed.
+    losses = _accumulate(trainer, batches, scale.value / (tokens / team.world), config)
     finish_gradients(trainer.module)
     norm = _clip(trainer, config)
-    sum_smoothed, sum_nll = team.total(float(smoothed), float(nll))
+    smoothed, nll = (float(sum(numbers)) for numbers in zip(*losses, strict=True))
+    sum_smoothed, sum_nll = team.total(smoothed, nll)
     finite = math.isfinite(sum_smoothed) and math.isfinite(norm)
     if finite:
         optimizer.step()
@@ -184,14 +192,39 @@ def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
     )
 
 
-def _loss(trainer: Trainer, batch: Batch, config: TrainConfig) -> TokenLoss:
-    batch = batch.to(trainer.device)
-    model = trainer.model
-    with autocast(trainer.device, config):
-        hidden = trainer.module(batch.source, batch.target_in)
-        return token_loss(
+def _accumulate(
+    trainer: Trainer, batches: dict[int, Batch], factor: float, config: TrainConfig
+) -> list[tuple[Tensor, Tensor]]:
+    """Add up the gradients of numbered micro-batches; their losses, `smoothed` and `nll`."""
+    *_, last = batches
+
+    def one_after_another(number: int) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(_seed(config.seed, number))
+        with syncing(trainer.module, last=number == last):
+            return _backward(trainer.module, trainer.model, batches[number], factor, config)
+
+    def side_by_side(lane: Lane, number: int) -> tuple[Tensor, Tensor]:
+        lane.generator.manual_seed(_seed(config.seed, number))
+        return _backward(lane.model, lane.model, batches[number], factor, config)
+
+    if trainer.lanes:
+        return trainer.lanes.run(list(batches), side_by_side)
+    return [one_after_another(number) for number in batches]
+
+
+def _backward(
+    module: nn.Module, model: TextModel, batch: Batch, factor: float, config: TrainConfig
+) -> tuple[Tensor, Tensor]:
+    """Add the gradients of factor * loss; the loss of `module`, which stands for `model`."""
+    device = model.output_weight.device
+    batch = batch.to(device)
+    with autocast(device, config):
+        hidden = module(batch.source, batch.target_in)
+        loss = token_loss(
             hidden, model.output_weight, batch.target_out, model.pad, config.label_smoothing
         )
+    (factor * loss.smoothed).backward()
+    return loss.smoothed.detach(), loss.nll
 
 
 def _clip(trainer: Trainer, config: TrainConfig) -> float:
