@@ -101,6 +101,7 @@ def test_the_end_of_an_epoch_of_fairseq_is_no_update() -> None:
 def test_pieces_and_processes_share_out_the_tokens_of_an_update(tmp_path: Path) -> None:
     split = Split(pieces=4, processes=2)
     assert str(split) == "4 x 1,024, 2 processes"
+    assert str(Split(pieces=8, lanes=2)) == "8 x 512, 2 lanes"
     words = fairseq.TOOLKIT.job(place_in(tmp_path), Case(TINY, "euler", split)).command
     options = dict(pairwise(words))
     assert int(options["--max-tokens"]) * int(options["--update-freq"]) * 2 == 4096
@@ -117,11 +118,12 @@ def test_the_config_of_kutta_is_one_that_kutta_reads(tmp_path: Path) -> None:
     from kutta.config import Config
 
     path = tmp_path / "config.toml"
-    case = Case(BASE, "rk4+recompute", Split(pieces=4))
+    case = Case(BASE, "rk4+recompute", Split(pieces=8, lanes=2))
     path.write_text(kutta.config_of(case, tmp_path, tmp_path / "run"), encoding="utf-8")
     config = Config.load(path)
     assert (config.model.solver, config.train.recompute) == ("rk4", True)
     assert config.train.batch_tokens * config.train.accumulate == 4096
+    assert (config.train.lanes, config.train.workers) == (2, 1)
 
 
 # --- a training that takes turns

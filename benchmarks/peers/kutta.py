@@ -60,6 +60,7 @@ max_steps = {ENDLESS}
 batch_tokens = {split.tokens}
 accumulate = {split.pieces}
 workers = {split.processes}
+lanes = {split.lanes}
 lr = {RATE}
 warmup = {WARMUP}
 label_smoothing = {SMOOTHING}

@@ -29,10 +29,11 @@ SIZES = (Size("tiny", 128, 256, 4, 4), Size("base", 512, 2048, 8, 6))
 
 @dataclass(frozen=True)
 class Split:
-    """How the tokens of an update are shared out: pieces one after the other, in processes."""
+    """How the tokens of an update are shared out: pieces, in processes or in Kutta's lanes."""
 
     pieces: int = 1
     processes: int = 1
+    lanes: int = 1
 
     @property
     def tokens(self) -> int:
@@ -41,7 +42,8 @@ class Split:
     def __str__(self) -> str:
         pieces = f"{self.pieces} x " if self.pieces > 1 else ""
         processes = f", {self.processes} processes" if self.processes > 1 else ""
-        return f"{pieces}{self.tokens:,}{processes}"
+        lanes = f", {self.lanes} lanes" if self.lanes > 1 else ""
+        return f"{pieces}{self.tokens:,}{processes}{lanes}"
 
 
 @dataclass(frozen=True)

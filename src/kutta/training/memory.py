@@ -38,8 +38,11 @@ def out_of_memory(config: TrainConfig) -> Generator[None]:
         if not ran_out and "can't allocate memory" not in str(error):  # how the CPU says it
             raise
         again = "" if config.recompute else ", or set train.recompute = true"
+        once = (
+            "" if config.accumulate == 1 or config.lanes == 1 else ", or on a CPU train.lanes = 1"
+        )
         raise InputError(
             "There is not enough memory for a batch of train.batch_tokens = "
             f"{config.batch_tokens:,}; lower it and raise train.accumulate by the same "
-            f"factor{again}."
+            f"factor{again}{once}."
         ) from error

@@ -1,0 +1,212 @@
+"""Lanes: however many compute an update, and whichever is the faster, it is the same update."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kutta.config import Config
+from kutta.errors import InputError
+from kutta.training import loop
+from kutta.training.lanes import Lane, Lanes, lane_count
+from kutta.training.loop import make_trainer, rehearse
+from kutta.training.run import train
+from kutta.training.team import Team
+from tests.training.test_loop import Assemble, Configure, same, steps, weights
+
+CPU = torch.device("cpu")
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "euler": ("model.solver=euler",),
+    "learned": ("model.solver=rk2", "model.gamma=learned"),
+    "recomputed": ("model.solver=rk4", "train.recompute=true"),
+    "layers-dropped": ("model.layer_drop=0.5", "model.encoder_layers=3"),
+    "layers-shared": ("model.share_layers=true", "model.encoder_layers=2"),
+    "relative": ("model.relative_positions=3",),
+    "clipped": ("train.clip_norm=0.1",),
+    "bf16": ("train.precision=bf16",),
+    "fp16-recomputed": ("train.precision=fp16", "train.recompute=true"),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """Products by one thread, in a lane and without lanes: they give the same to the last bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def pause(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[int], float]) -> None:
+    """Let the n-th micro-batch that is begun wait before its loss."""
+    real, count = loop.token_loss, iter(range(10**6))
+
+    def late(*inputs: Any) -> Any:
+        time.sleep(seconds(next(count)))
+        return real(*inputs)
+
+    monkeypatch.setattr(loop, "token_loss", late)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lanes_train_to_the_last_bit_as_one_after_another(
+    configure: Configure, assemble: Assemble, kind: str
+) -> None:
+    found: list[Any] = []
+    for lanes in (1, 2, 3):
+        settings = ("train.accumulate=5", "model.dropout=0.2", *KINDS[kind])
+        bench = assemble(configure(*settings, f"train.lanes={lanes}"))
+        assert (bench.trainer.lanes is None) == (lanes == 1)
+        rehearse(bench.trainer, bench.stream, bench.config.train)
+        seen = [(s.loss, s.nll, s.grad_norm, s.tokens) for s in steps(bench, 4)]
+        found.append((seen, weights(bench)))
+    (seen, plain), *others = found
+    assert len({loss for loss, *_ in seen}) == 4
+    for other, there in others:
+        assert other == seen
+        assert same(there, plain)
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_the_order_of_sums_does_not_depend_on_who_is_faster(
+    configure: Configure, assemble: Assemble, monkeypatch: pytest.MonkeyPatch, slow: int
+) -> None:
+    settings = ("train.accumulate=6", "train.lanes=2")
+    even, uneven = (assemble(configure(*settings)) for _ in range(2))
+    expected = [step.loss for step in steps(even, 2)]
+    pause(monkeypatch, lambda number: 0.1 if number % 3 == slow else 0.0)
+    assert [step.loss for step in steps(uneven, 2)] == expected
+    assert same(weights(uneven), weights(even))
+
+
+def test_results_come_in_order_and_all_lanes_take_part(
+    configure: Configure, assemble: Assemble
+) -> None:
+    model = assemble(configure()).trainer.model
+    by: dict[int, int] = {}
+
+    def work(lane: Lane, number: int) -> int:
+        by[number] = id(lane)
+        time.sleep(0.1 if number % 2 else 0.0)
+        return number * number
+
+    assert Lanes(model, 2, 2).run([13, 12, 11, 10], work) == [169, 144, 121, 100]
+    assert len(set(by.values())) == 2
+
+
+def test_lanes_share_their_parameters(configure: Configure, assemble: Assemble) -> None:
+    bench = assemble(configure("train.accumulate=2", "train.lanes=2"))
+    model = bench.trainer.model
+    own = {p.data_ptr() for p in model.parameters()}
+
+    def places(lane: Lane, _: int) -> set[int]:
+        return {p.data_ptr() for p in lane.model.parameters()}
+
+    assert bench.trainer.lanes.run([0, 1], places) == [own, own]
+    steps(bench, 2)
+    assert {p.data_ptr() for p in model.parameters()} == own
+
+
+def test_the_threads_of_a_process_are_shared_out(configure: Configure, assemble: Assemble) -> None:
+    model = assemble(configure()).trainer.model
+
+    def threads(_: Lane, __: int) -> int:
+        torch.ones(100_000).add_(1)  # where a thread would take over another number
+        return torch.get_num_threads()
+
+    assert Lanes(model, 2, 4).run([0, 1], threads) == [2, 2]
+    assert Lanes(model, 3, 2).run([0, 1, 2], threads) == [1, 1, 1]
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_goes_wrong_in_a_lane_ends_all_of_them(
+    configure: Configure, assemble: Assemble, place: int
+) -> None:
+    model = assemble(configure()).trainer.model
+    lanes = Lanes(model, 2, 2)
+
+    def work(_: Lane, number: int) -> None:
+        if number == place:
+            raise MemoryError("so much")
+
+    with pytest.raises(MemoryError, match="so much"):
+        lanes.run(range(5), work)
+    assert lanes.run([7, 8], lambda _, number: number) == [7, 8]
+
+
+def test_too_little_memory_in_a_lane_is_said_as_elsewhere(
+    configure: Configure, assemble: Assemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(*_: Any) -> None:
+        raise torch.OutOfMemoryError("can't allocate memory")
+
+    bench = assemble(configure("train.accumulate=2", "train.lanes=2"))
+    monkeypatch.setattr(loop, "token_loss", too_much)
+    with pytest.raises(InputError, match=r"not enough memory.*train\.lanes = 1"):
+        rehearse(bench.trainer, bench.stream, bench.config.train)
+
+
+def test_the_largest_batch_is_tried_in_all_lanes_at_once(
+    configure: Configure, assemble: Assemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = assemble(configure("train.accumulate=4", "train.lanes=2"))
+    real, inside, most = loop.token_loss, [0], [0]
+
+    def counted(*inputs: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.2)
+        inside[0] -= 1
+        return real(*inputs)
+
+    monkeypatch.setattr(loop, "token_loss", counted)
+    rehearse(bench.trainer, bench.stream, bench.config.train)
+    assert most == [2]
+    assert all(p.grad is None for p in bench.trainer.model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("threads", "settings", "wanted"),
+    [
+        (1, ("train.accumulate=4",), 1),
+        (2, ("train.accumulate=1",), 1),
+        (2, ("train.accumulate=4",), 2),
+        (2, ("train.accumulate=3",), 1),
+        (8, ("train.accumulate=12",), 6),
+        (8, ("train.accumulate=12", "train.lanes=1"), 1),
+        (1, ("train.accumulate=5", "train.lanes=3"), 3),
+    ],
+)
+def test_as_many_lanes_as_threads_that_divide_the_batches(
+    configure: Configure, threads: int, settings: tuple[str, ...], wanted: int
+) -> None:
+    assert lane_count(configure(*settings).train, threads) == wanted
+
+
+def test_lanes_that_cannot_be_are_refused(configure: Configure, assemble: Assemble) -> None:
+    with pytest.raises(InputError, match=r"accumulate = 1 .* train\.lanes = 2"):
+        assemble(configure("train.lanes=2"))
+    config: Config = configure("train.accumulate=4", "train.lanes=2")
+    model = assemble(configure()).trainer.model
+    compiling = config.train.model_copy(update={"compile": True})
+    with pytest.raises(InputError, match=r"train\.lanes = 2 is for one process on a CPU"):
+        make_trainer(model, compiling, CPU)
+    with pytest.raises(InputError, match=r"train\.lanes = 2 is for one process on a CPU"):
+        loop._lanes(model, config.train, CPU, Team(0, 2))
+
+
+def test_a_run_goes_on_exactly_with_another_number_of_lanes(configure: Configure) -> None:
+    def trained(name: str, steps: int, lanes: int) -> bytes:
+        run = Path(f"{configure().run}-{name}")
+        settings = (f"train.max_steps={steps}", f"train.lanes={lanes}", f"run={run}")
+        train(configure("train.accumulate=4", "train.workers=1", *settings))
+        return (run / "model.safetensors").read_bytes()
+
+    whole = trained("whole", 8, 1)
+    assert trained("parts", 4, 2) != whole
+    assert trained("parts", 8, 4) == whole
