@@ -52,19 +52,17 @@ def attend(
     """
     T, B, H, width = q.shape
     S = kv.keys.shape[0]
-    q = (q * width**-0.5).view(T, B * H, width)
+    q = q.reshape(T, B * H, width)
     keys = kv.keys.reshape(S, B * H, width)
     values = kv.values.reshape(S, B * H, width)
-    content = (q.transpose(0, 1), keys.permute(1, 2, 0))
+    # Scaled within the products, which spares a copy of q.
+    scale = width**-0.5
+    start = q.new_zeros(()).expand(1, 1, 1) if bias is None else bias
     if relative is not None:
         # One product per query position over all heads: r_ij is shared by the heads.
-        position = (q, relative.transpose(1, 2))
-        start = torch.bmm(*position) if bias is None else torch.baddbmm(bias, *position)
-        logits = torch.baddbmm(start.transpose(0, 1), *content)
-    elif bias is not None:
-        logits = torch.baddbmm(bias.transpose(0, 1), *content)
-    else:
-        logits = torch.bmm(*content)
+        start = torch.baddbmm(start, q, relative.transpose(1, 2), alpha=scale)
+    content = (q.transpose(0, 1), keys.permute(1, 2, 0))
+    logits = torch.baddbmm(start.transpose(0, 1), *content, alpha=scale)
     weights = dropout(torch.softmax(logits, dim=-1))
     return torch.bmm(weights, values.transpose(0, 1)).transpose(0, 1).reshape(T, B, H * width)
 

@@ -9,7 +9,7 @@ import torch
 from kutta.config import TrainConfig
 from kutta.errors import InputError
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # names of glibc's mallopt
 _LARGEST = 2**31 - 1
 
 
@@ -26,6 +26,7 @@ def keep_freed_memory() -> None:
     # Older versions refuse more than 32 MiB. Without it, the other setting alone would do harm.
     if mallopt(_MMAP_THRESHOLD, 1 << 30) or mallopt(_MMAP_THRESHOLD, 1 << 25):
         mallopt(_TRIM_THRESHOLD, _LARGEST)
+    mallopt(_ARENA_MAX, 1)  # or each lane would keep for itself what it has freed
 
 
 @contextmanager
