@@ -239,6 +239,8 @@ def test_targets_are_held_against_the_best_peer_in_each_respect() -> None:
     assert (speed.value, speed.verdict) == (1.25, "ok")
     memory = figures["4,096: peak_mb / small base euler 4,096"]
     assert (memory.value, memory.verdict) == (0.8, "ok")
+    both = figures["4,096, leaner than any: speed / fastest peer"]
+    assert (both.value, both.verdict) == (1.25, "ok")
     assert figures["rk4+recompute peak_mb / euler"].value == 1.2
     more = operations_per_token(BASE, "rk4", CORPUS) / operations_per_token(BASE, "euler", CORPUS)
     cost = figures["rk4 time_per_arithmetic"]

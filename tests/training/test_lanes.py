@@ -118,7 +118,11 @@ def test_the_threads_of_a_process_are_shared_out(configure: Configure, assemble:
         torch.ones(100_000).add_(1)  # where a thread would take over another number
         return torch.get_num_threads()
 
-    assert Lanes(model, 2, 4).run([0, 1], threads) == [2, 2]
+    lanes = Lanes(model, 2, 4)
+    assert lanes.run([0, 1], threads) == [2, 2]
+    torch.set_num_threads(3)  # as around a validation
+    assert lanes.run([0, 1], threads) == [2, 2]
+    torch.set_num_threads(1)
     assert Lanes(model, 3, 2).run([0, 1, 2], threads) == [1, 1, 1]
     assert torch.get_num_threads() == 1
 

@@ -18,7 +18,7 @@ import torch
 from kutta.config import TrainConfig
 from kutta.data.workers import cores
 from kutta.errors import InputError
-from kutta.training.team import MEETING, Lost
+from kutta.training.team import MEETING, Lost, sharers
 
 _BYTES_PER_PARAMETER = 16  # weight, gradient and two moments, in fp32
 _COPIES = 1 << 29  # bytes for further copies of a model: one of up to 33 million parameters
@@ -28,7 +28,7 @@ def crew_size(config: TrainConfig, device: torch.device, parameters: int) -> int
     """How many processes of this machine share an update.
 
     By itself it is the largest divisor of `accumulate` for which there are GPUs or cores. On a
-    CPU only small models are copied: large ones gain little by it, and take twice the memory.
+    CPU only small models are copied: large ones would take twice the memory, and have lanes.
     """
     if config.workers:
         return config.workers
@@ -40,8 +40,7 @@ def crew_size(config: TrainConfig, device: torch.device, parameters: int) -> int
     if device.type == "cpu" and not config.shard:
         copies = 1 + _COPIES // (_BYTES_PER_PARAMETER * parameters)
         places = min(places // max(1, config.threads), copies)
-    divisors = (n for n in range(1, config.accumulate + 1) if config.accumulate % n == 0)
-    return max((n for n in divisors if n <= places), default=1)
+    return sharers(config.accumulate, places)
 
 
 def threads_of(config: TrainConfig, workers: int) -> int:

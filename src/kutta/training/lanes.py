@@ -20,6 +20,7 @@ from kutta.errors import InputError
 from kutta.model import TextModel
 from kutta.model.dropout import Dropout
 from kutta.model.stack import Layer, Stack
+from kutta.training.team import sharers
 
 T = TypeVar("T")
 
@@ -35,8 +36,7 @@ def lane_count(config: TrainConfig, threads: int) -> int:
             f"{config.lanes}; raise the one, with a smaller train.batch_tokens for updates of the "
             "same size, or lower the other."
         )
-    divisors = (n for n in range(1, config.accumulate + 1) if config.accumulate % n == 0)
-    return config.lanes or max(n for n in divisors if n <= max(1, threads))
+    return config.lanes or sharers(config.accumulate, threads)
 
 
 @dataclass

@@ -99,6 +99,11 @@ class Team:
 ALONE = Team()
 
 
+def sharers(batches: int, places: int) -> int:
+    """How many share the batches of an update evenly, where there is room for so many."""
+    return max(n for n in range(1, batches + 1) if batches % n == 0 and n <= max(1, places))
+
+
 def speaks() -> bool:
     """Whether this process is the one that tells the user what happens."""
     return os.environ.get("RANK", "0") == "0"
