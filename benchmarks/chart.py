@@ -33,8 +33,9 @@ def bars_of(rows: list[Row], size: str) -> list[Row]:
 
 def label_of(row: Row) -> str:
     method = f" {row['method']}" if row["toolkit"] == "Kutta" else ""
-    _, several, processes = row["split"].partition(", ")
-    return f"{row['toolkit']}{method}{several}{processes}"
+    pieces, several, way = row["split"].partition(", ")
+    tokens = f" of {pieces.rpartition(' ')[2]}" if way.endswith("lanes") else ""
+    return f"{row['toolkit']}{method}{several}{way}{tokens}"
 
 
 def draw(rows: list[Row], path: Path) -> None:
