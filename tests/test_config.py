@@ -74,6 +74,7 @@ DEFAULTS: dict[str, Any] = {
     "train.workers": 0,
     "train.shard": False,
     "train.threads": 0,
+    "train.lanes": 0,
     "train.log_every": 50,
     "train.save_every": 500,
     "train.valid_every": 0,
@@ -285,6 +286,7 @@ def test_a_long_value_is_cut_short_in_the_answer() -> None:
         "train.label_smoothing=1.0",
         "train.precision=fp8",
         "train.threads=-1",
+        "train.lanes=-1",
         "train.log_every=0",
         "train.save_every=0",
         "train.valid_every=-1",
@@ -713,7 +715,8 @@ def test_a_default_written_down_leaves_the_hash_as_it_is(key: str) -> None:
 
 ALL = ("data", "model", "train")
 FREE = {
-    *("data.test", "train.max_steps", "train.device", "train.threads", "train.log_every"),
+    *("data.test", "train.max_steps", "train.device", "train.threads", "train.lanes"),
+    "train.log_every",
     *("train.workers", "train.shard", "train.recompute"),
     *("train.save_every", "train.valid_every", "train.valid_bleu", "train.patience"),
     *("train.keep_last", "train.max_bad_steps", "train.tensorboard"),
