@@ -45,9 +45,8 @@ class ReluDropout(Dropout):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0.0 or _stock(x):
             return super().forward(torch.relu(x))
-        return cast(Any, _DropRelu).apply(
-            x, self.p, self.generator
-        )  # torch declares no types for apply
+        # torch declares no types for apply
+        return cast(Any, _DropRelu).apply(x, self.p, self.generator)
 
 
 class _DropRelu(torch.autograd.Function):

@@ -2,7 +2,8 @@
 
 Threads that share every product wait for each other at every product. A lane waits only where
 gradients are added up: it has modules of its own over the parameters of all, and gradients are
-added in the order of the micro-batches, so that an update is what one lane would make of it.
+added in the order of the micro-batches, so that an update is what one lane would make of it
+(to the last bit where each has one thread; products of several threads round differently).
 """
 
 import threading
