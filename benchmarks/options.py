@@ -13,7 +13,7 @@ from corpus import Corpus, unpack
 from environments import Absent
 from figures import Row, row_of
 from peers import kutta
-from peers.toolkit import SIZES, Case, Place
+from peers.toolkit import SIZES, Case, Place, Split
 from rich.console import Console
 from tables import table_of_rows
 from train import DATA, rate_of, settle
@@ -25,6 +25,8 @@ METHODS = {
     "tiny": ("euler", "euler+compile", "rk4", "rk4+compile"),
     "base": ("euler", "euler+recompute", "rk2", "rk2+recompute", "rk4", "rk4+recompute"),
 }
+# Lanes do not compile: each process has one thread, with and without.
+SPLITS = {"tiny": Split(pieces=4, processes=2), "base": Split(pieces=8, lanes=2)}
 EFFORTS = {
     # Every shape of a batch is compiled when it comes for the first time: most do in 25 updates.
     "tiny": Effort(warmup=25, updates=3, rounds=5, patience=1800.0),
@@ -43,7 +45,7 @@ def measure(
     toolkit = kutta.TOOLKIT
     entrants: list[Entrant] = []
     for method in METHODS[size_name]:
-        case = Case(size, method, toolkit.splits[-1 if size_name == "tiny" else 0])
+        case = Case(size, method, SPLITS[size_name])
         try:
             entrants.append(Entrant(toolkit, case, toolkit.job(place, case)))
         except Absent as reason:

@@ -73,7 +73,7 @@ seed = {SEED}
 
 
 def job(place: Place, case: Case) -> Job:
-    name = f"{case.size.name}-{case.method}-{case.split.processes}-{case.split.pieces}"
+    name = f"{case.size.name}-{case.method}-{case.split.pieces}-{case.split.processes}"
     folder, config = place.work / name, place.work / f"{name}.toml"
     config.write_text(config_of(case, place.text, folder), encoding="utf-8")
     kutta = [sys.executable, "-m", "kutta"]
@@ -92,12 +92,8 @@ def job(place: Place, case: Case) -> Job:
 TOOLKIT = Toolkit(
     name="Kutta",
     install=((f"kutta=={__version__}",),),
-    # As many tokens at once as peers in pieces have, and a third more; processes for small models.
-    splits=(
-        Split(pieces=8, lanes=2),
-        Split(pieces=6, lanes=2),
-        Split(pieces=4, processes=2),
-    ),
+    # From as many tokens at once as peers in pieces have to as many as those in one batch have.
+    splits=tuple(Split(pieces, lanes=2) for pieces in (8, 6, 4, 2)),
     prepare=prepare,
     job=job,
     methods=("euler", "rk2", "rk4", "rk4+recompute"),

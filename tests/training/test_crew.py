@@ -38,36 +38,40 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("cores", "settings", "wanted"),
+    ("places", "settings", "wanted"),
     [
         (1, ("train.accumulate=4",), 1),
         (2, ("train.accumulate=1",), 1),
         (2, ("train.accumulate=4",), 2),
         (3, ("train.accumulate=4",), 2),
         (8, ("train.accumulate=6",), 6),
-        (8, ("train.accumulate=12", "train.threads=2"), 4),
         (8, ("train.accumulate=7", "train.workers=3"), 3),
         (8, ("train.accumulate=8", "train.workers=1"), 1),
     ],
 )
-def test_as_many_workers_as_cores_that_divide_the_batches(
+def test_as_many_workers_as_gpus_that_divide_the_batches(
     configure: Configure,
     monkeypatch: pytest.MonkeyPatch,
-    cores: int,
+    places: int,
     settings: tuple[str, ...],
     wanted: int,
 ) -> None:
-    monkeypatch.setattr(crew, "cores", lambda: cores)
-    assert crew_size(configure(*settings).train, CPU, 10**6) == wanted
+    config = configure("train.device=auto", *settings).train
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: places)
+    assert crew_size(config, torch.device("cuda")) == wanted
+    monkeypatch.setattr(crew, "cores", lambda: places)  # where lanes cannot be
+    for reason in ("shard", "compile"):
+        assert crew_size(config.model_copy(update={reason: True}), CPU) == wanted
 
 
-def test_large_models_are_not_copied_on_a_cpu(
+def test_a_cpu_has_lanes_instead_of_workers(
     configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crew, "cores", lambda: 8)
-    config = configure("train.accumulate=8").train
-    sizes = {10**6: 8, 10**7: 4, 3 * 10**7: 2, 4 * 10**7: 1, 10**10: 1}
-    assert {size: crew_size(config, CPU, size) for size in sizes} == sizes
+    assert crew_size(configure("train.accumulate=8").train, CPU) == 1
+    assert crew_size(configure("train.accumulate=8", "train.workers=2").train, CPU) == 2
+    sharded = configure("train.accumulate=12", "train.shard=true", "train.threads=2").train
+    assert crew_size(sharded, CPU) == 4
 
 
 def test_threads_are_as_asked_or_a_share_of_the_cores(

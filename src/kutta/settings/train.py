@@ -45,8 +45,8 @@ class TrainConfig(Section):
     workers: int = Field(
         default=0,
         ge=0,
-        description="processes that share each update; 0: one for each GPU or core, as far as "
-        "they divide accumulate",
+        description="processes that share each update; 0: one for each GPU, as far as they divide "
+        "accumulate",
     )
     shard: bool = Field(
         default=False, description="split parameters and moments over the processes (FSDP)"

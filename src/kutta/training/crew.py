@@ -1,7 +1,7 @@
 """Worker processes on this machine, started by `kutta train` itself.
 
-On a CPU two processes of one thread each train small models faster than one process of two
-threads: nothing but the gradients is waited for. On several GPUs each needs a process anyway.
+Each of several GPUs needs a process of its own. A CPU has lanes instead, in one process that has
+the model once, except where parameters are to be split or layers compiled.
 """
 
 import os
@@ -20,27 +20,22 @@ from kutta.data.workers import cores
 from kutta.errors import InputError
 from kutta.training.team import MEETING, Lost, sharers
 
-_BYTES_PER_PARAMETER = 16  # weight, gradient and two moments, in fp32
-_COPIES = 1 << 29  # bytes for further copies of a model: one of up to 33 million parameters
 
-
-def crew_size(config: TrainConfig, device: torch.device, parameters: int) -> int:
+def crew_size(config: TrainConfig, device: torch.device) -> int:
     """How many processes of this machine share an update.
 
-    By itself it is the largest divisor of `accumulate` for which there are GPUs or cores. On a
-    CPU only small models are copied: large ones would take twice the memory, and have lanes.
+    By itself it is the largest divisor of `accumulate` for which there are GPUs, or cores where
+    lanes cannot be.
     """
     if config.workers:
         return config.workers
     if config.device not in ("auto", device.type):
         return 1  # one device was chosen by its number
-    if device.type not in ("cpu", "cuda"):
-        return 1
-    places = torch.cuda.device_count() if device.type == "cuda" else cores()
-    if device.type == "cpu" and not config.shard:
-        copies = 1 + _COPIES // (_BYTES_PER_PARAMETER * parameters)
-        places = min(places // max(1, config.threads), copies)
-    return sharers(config.accumulate, places)
+    if device.type == "cuda":
+        return sharers(config.accumulate, torch.cuda.device_count())
+    if device.type == "cpu" and (config.shard or config.compile):
+        return sharers(config.accumulate, cores() // max(1, config.threads))
+    return 1
 
 
 def threads_of(config: TrainConfig, workers: int) -> int:

@@ -57,7 +57,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         model = build_model(
             config.model, len(tokenizers.source), len(tokenizers.target), tokenizers.shared
         )
-        workers = crew_size(settings, device, sum(p.numel() for p in model.parameters()))
+        workers = crew_size(settings, device)
         others = None
         if not launched() and workers > 1:
             threads = threads_of(settings, workers)
