@@ -97,7 +97,8 @@ def contest(
             if number and effort.left <= 0:
                 break
             samples: list[float] = []
-            for entrant in running(entrants):
+            # There and back, so that nobody is always the first.
+            for entrant in running(entrants)[:: -1 if number % 2 else 1]:
                 samples.append(gemm())
                 try:
                     entrant.take_turn(number, effort)

@@ -118,7 +118,7 @@ class Bench:
 
     def entrants(self, toolkit: Toolkit, place: Place, size: Size) -> Iterator[Entrant]:
         methods, splits = toolkit.methods, toolkit.splits
-        usual = splits[-1] if size.name == "tiny" else splits[0]
+        usual = toolkit.usual.get(size.name, splits[-1])
         if self.chosen.quick:  # one split, without knowing that it is the fastest
             methods, splits = methods[:3], (usual,)
         for method, split in product(methods, splits):

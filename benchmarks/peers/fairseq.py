@@ -83,7 +83,10 @@ TOOLKIT = Toolkit(
     name="fairseq",
     # A newer pip refuses the metadata of the omegaconf that fairseq asks for.
     install=(("pip<24.1",), (TORCH, "numpy"), ("fairseq==0.12.2",)),
-    splits=(Split(), Split(pieces=4), Split(pieces=4, processes=2)),
+    splits=(
+        *(Split(), Split(pieces=4)),
+        *(Split(pieces=2, processes=2), Split(pieces=4, processes=2)),
+    ),
     prepare=prepare,
     job=job,
 )

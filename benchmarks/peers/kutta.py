@@ -89,12 +89,15 @@ def job(place: Place, case: Case) -> Job:
     return Job([*kutta, "train", str(config)], {}, tokens)
 
 
+# From as many tokens at once as peers in pieces have to as many as those in one batch have.
+SPLITS = tuple(Split(pieces, lanes=2) for pieces in (8, 6, 4, 2))
+
 TOOLKIT = Toolkit(
     name="Kutta",
     install=((f"kutta=={__version__}",),),
-    # From as many tokens at once as peers in pieces have to as many as those in one batch have.
-    splits=tuple(Split(pieces, lanes=2) for pieces in (8, 6, 4, 2)),
+    splits=SPLITS,
     prepare=prepare,
     job=job,
     methods=("euler", "rk2", "rk4", "rk4+recompute"),
+    usual={"base": SPLITS[0]},
 )

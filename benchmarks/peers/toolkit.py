@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from environments import Steps
@@ -90,6 +90,7 @@ class Toolkit:
     prepare: Callable[[Place], None]
     job: Callable[[Place, Case], Job]
     methods: tuple[str, ...] = ("euler",)
+    usual: dict[str, Split] = field(default_factory=dict[str, Split])  # by size; else the last
 
     @property
     def version(self) -> str:

@@ -1,12 +1,18 @@
 """Lanes: however many compute an update, and whichever is the faster, it is the same update."""
 
+import gc
+import os
+import signal
+import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from kutta.config import Config
 from kutta.errors import InputError
@@ -28,6 +34,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "relative": ("model.relative_positions=3",),
     "clipped": ("train.clip_norm=0.1",),
     "bf16": ("train.precision=bf16",),
+    "bf16-stages": ("train.precision=bf16", "model.solver=rk2"),
+    "bf16-layers-shared": (
+        *("train.precision=bf16", "model.share_layers=true", "model.encoder_layers=2"),
+    ),
+    "fp16-stages-recomputed": (
+        *("train.precision=fp16", "train.recompute=true", "model.solver=rk4"),
+    ),
     "fp16-recomputed": ("train.precision=fp16", "train.recompute=true"),
 }
 
@@ -143,6 +156,46 @@ def test_what_goes_wrong_in_a_lane_ends_all_of_them(
     assert lanes.run([7, 8], lambda _, number: number) == [7, 8]
 
 
+def test_ctrl_c_ends_lanes_before_their_next_batch(
+    configure: Configure, assemble: Assemble
+) -> None:
+    lanes, begun = Lanes(assemble(configure()).trainer.model, 2, 2), list[int]()
+
+    def work(_: Lane, number: int) -> None:
+        begun.append(number)
+        time.sleep(0.3)
+
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        lanes.run(range(50), work)
+    timer.join()
+    assert len(begun) <= 4
+    assert lanes.run([7, 8], lambda _, number: number) == [7, 8]
+
+
+def test_lanes_that_are_closed_leave_nothing_behind(
+    configure: Configure, assemble: Assemble
+) -> None:
+    bench = assemble(configure("train.accumulate=2", "train.lanes=2"))
+    steps(bench, 1)
+    lanes = bench.trainer.lanes
+    held = [weakref.ref(lanes), *map(weakref.ref, lanes._lanes[0].model.parameters())]
+    lanes.close()
+    bench.trainer.lanes = lanes = None
+    gc.collect()
+    assert not any(reference() is not None for reference in held)
+
+
+def test_a_training_takes_lanes_by_itself_and_closes_them(configure: Configure) -> None:
+    console, before = Console(record=True, width=200), set(threading.enumerate())
+    settings = ("train.accumulate=4", "train.threads=2", "train.max_steps=2")
+    train(configure(*settings), console=console)
+    assert ", 2 lanes" in console.export_text()
+    left = set(threading.enumerate()) - before
+    assert not any(thread.name.startswith("lane") for thread in left)
+
+
 def test_too_little_memory_in_a_lane_is_said_as_elsewhere(
     configure: Configure, assemble: Assemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +204,7 @@ def test_too_little_memory_in_a_lane_is_said_as_elsewhere(
 
     bench = assemble(configure("train.accumulate=2", "train.lanes=2"))
     monkeypatch.setattr(loop, "token_loss", too_much)
-    with pytest.raises(InputError, match=r"not enough memory.*train\.lanes = 1"):
+    with pytest.raises(InputError, match=r"for 2 batches, side by side,.* set train\.lanes = 1;"):
         rehearse(bench.trainer, bench.stream, bench.config.train)
 
 
@@ -181,12 +234,16 @@ def test_the_largest_batch_is_tried_in_all_lanes_at_once(
         (2, ("train.accumulate=1",), 1),
         (2, ("train.accumulate=4",), 2),
         (2, ("train.accumulate=3",), 1),
-        (8, ("train.accumulate=12",), 6),
+        (8, ("train.accumulate=12",), 4),
+        (8, ("train.accumulate=5",), 1),
         (8, ("train.accumulate=12", "train.lanes=1"), 1),
+        (16, ("train.accumulate=16", "train.batch_tokens=1024"), 8),
+        (16, ("train.accumulate=16", "train.batch_tokens=4096"), 2),
+        (16, ("train.accumulate=16", "train.batch_tokens=10000"), 1),
         (1, ("train.accumulate=5", "train.lanes=3"), 3),
     ],
 )
-def test_as_many_lanes_as_threads_that_divide_the_batches(
+def test_as_many_lanes_as_have_work_for_all_threads(
     configure: Configure, threads: int, settings: tuple[str, ...], wanted: int
 ) -> None:
     assert lane_count(configure(*settings).train, threads) == wanted

@@ -104,7 +104,7 @@ def main() -> None:
     folder, name = Path(sys.argv[1]), sys.argv[2]
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     values = next(run["config"] for run in plan["runs"] if run["name"] == name)
-    values["train"] |= {"workers": 1, "threads": 1}  # side by side, one core each
+    values["train"] |= {"workers": 1, "threads": 1, "lanes": 1}  # side by side, one core each
     try:
         result = perform(Config.parse(values), plan["metric"], Console(quiet=True))
     except InputError as error:

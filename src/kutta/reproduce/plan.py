@@ -15,7 +15,7 @@ from kutta.reproduce.experiment import Experiment, Scale, ScaleName, config_of, 
 from kutta.training.folder import check_text
 
 # Where things are and on what they run: nothing of this changes what a run computes.
-_FREE_KEYS = {"run", "data.dir", "train.device", "train.workers", "train.threads"}
+_FREE_KEYS = {"run", "data.dir", "train.device", "train.workers", "train.threads", "train.lanes"}
 _METRICS_OF_THE_OTHER = {True: ("BLEU", "sacreBLEU", "chrF2"), False: ("perplexity",)}
 
 

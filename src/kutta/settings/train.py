@@ -45,20 +45,22 @@ class TrainConfig(Section):
     workers: int = Field(
         default=0,
         ge=0,
-        description="processes that share each update; 0: one for each GPU, as far as they divide "
-        "accumulate",
+        description="processes that share each update; 0: one for each GPU (or core, to shard or "
+        "compile), as far as they divide accumulate",
     )
     shard: bool = Field(
         default=False, description="split parameters and moments over the processes (FSDP)"
     )
     threads: int = Field(
-        default=0, ge=0, description="CPU threads of a process; 0 shares out the cores"
+        default=0,
+        ge=0,
+        description="CPU threads of a process, all lanes; 0: its share of the cores",
     )
     lanes: int = Field(
         default=0,
         ge=0,
         description="batches of an update that one process on a CPU computes side by side, each "
-        "with its share of the threads; 0: one for each thread, as far as they divide accumulate",
+        "with its share of the threads; 0: as many as have work for all threads",
     )
     log_every: int = Field(default=50, ge=1, description="steps between lines of the log")
     save_every: int = Field(default=500, ge=1, description="steps between checkpoints")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, MutableMapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,8 +24,7 @@ from kutta.training.team import MEETING, Lost, sharers
 def crew_size(config: TrainConfig, device: torch.device) -> int:
     """How many processes of this machine share an update.
 
-    By itself it is the largest divisor of `accumulate` for which there are GPUs, or cores where
-    lanes cannot be.
+    By itself the largest divisor of `accumulate` for which there are GPUs, or cores without lanes.
     """
     if config.workers:
         return config.workers
@@ -96,7 +95,8 @@ class Crew:
 @contextmanager
 def crew(run: Path, workers: int, threads: int) -> Generator[Crew]:
     """Make this process rank 0 of `workers`, and start the others: each trains in the same run."""
-    with tempfile.TemporaryDirectory(prefix="kutta-") as folder, _environment() as environment:
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory(prefix="kutta-") as folder:
         about = {
             MEETING: (Path(folder) / "meeting").as_uri(),
             "WORLD_SIZE": str(workers),
@@ -104,7 +104,7 @@ def crew(run: Path, workers: int, threads: int) -> Generator[Crew]:
             "OMP_NUM_THREADS": str(threads),
         }
         started = Crew(run, about, workers, Path(folder))
-        environment.update(about | _place(0))
+        os.environ.update(about | _place(0))
         try:
             yield started
             started.leave()
@@ -115,17 +115,8 @@ def crew(run: Path, workers: int, threads: int) -> Generator[Crew]:
             ) from lost
         finally:
             started.end()
-
-
-@contextmanager
-def _environment() -> Generator[MutableMapping[str, str]]:
-    """The environment variables, as they were again afterwards."""
-    before = dict(os.environ)
-    try:
-        yield os.environ
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def _place(rank: int) -> dict[str, str]:

@@ -6,12 +6,14 @@ added in the order of the micro-batches, so that an update is what one lane woul
 (to the last bit where each has one thread; products of several threads round differently).
 """
 
+import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +23,16 @@ from kutta.errors import InputError
 from kutta.model import TextModel
 from kutta.model.dropout import Dropout
 from kutta.model.stack import Layer, Stack
-from kutta.training.team import sharers
 
 T = TypeVar("T")
+
+_AT_ONCE = 8192  # tokens, where nobody chose a number of lanes: memory grows with them
 
 
 def lane_count(config: TrainConfig, threads: int) -> int:
     """How many lanes a process has that trains alone on a CPU.
 
-    By itself it is the largest divisor of `accumulate` for which there are threads.
+    By itself as many as have work for all threads to the end, up to a number of tokens at once.
     """
     if config.lanes > config.accumulate:
         raise InputError(
@@ -37,7 +40,13 @@ def lane_count(config: TrainConfig, threads: int) -> int:
             f"{config.lanes}; raise the one, with a smaller train.batch_tokens for updates of the "
             "same size, or lower the other."
         )
-    return config.lanes or sharers(config.accumulate, threads)
+    if config.lanes:
+        return config.lanes
+    most = min(config.accumulate, threads, max(1, _AT_ONCE // config.batch_tokens))
+    # The time of an update, were n threads n times as fast as one; of equals, the most lanes.
+    return min(
+        range(1, most + 1), key=lambda n: (math.ceil(config.accumulate / n) / (threads // n), -n)
+    )
 
 
 @dataclass
@@ -60,6 +69,7 @@ class Lanes:
         self._turns = [0] * len(self._parameters)
         self._moved = threading.Condition()
         self._failed = False
+        self._hooks: list[Any] = []
         self._lanes = [self._lane(model) for _ in range(count)]
         share = max(1, threads // count)
         self._pool = ThreadPoolExecutor(count, "lane", initializer=_use_threads, initargs=(share,))
@@ -75,22 +85,28 @@ class Lanes:
 
         def take_in_turn(lane: Lane) -> None:
             """Whichever lane is free takes the next one: what comes of it is the same."""
-            while (place := self._next(places)) is not None:
-                lane.place, lane.added = place, set()
-                results[place] = work(lane, numbers[place])
-                self._pass_the_rest(lane)
+            with self._all_or_none():
+                while (place := self._next(places)) is not None:
+                    lane.place, lane.added = place, set()
+                    results[place] = work(lane, numbers[place])
+                    self._pass_the_rest(lane)
 
-        shares = [self._pool.submit(self._try, take_in_turn, lane) for lane in self._lanes]
-        wait(shares)
+        shares = [self._pool.submit(take_in_turn, lane) for lane in self._lanes]
+        try:
+            with self._all_or_none():
+                wait(shares)
+        finally:  # after Ctrl-C: lanes come to the end of what they have in hand
+            wait(shares)
         errors = [error for share in shares if (error := share.exception()) is not None]
         if errors:
             raise min(errors, key=lambda error: isinstance(error, _Abandoned))
         return [results[place] for place in range(len(numbers))]
 
-    def _try(self, share: Callable[[Lane], None], lane: Lane) -> None:
-        """Do one's share, and tell the others where that fails: they would wait for ever."""
+    @contextmanager
+    def _all_or_none(self) -> Generator[None]:
+        """Tell all lanes where something fails: they would wait for ever."""
         try:
-            share(lane)
+            yield
         except BaseException:
             with self._moved:
                 self._failed = True
@@ -99,7 +115,13 @@ class Lanes:
 
     def _next(self, places: Iterator[int]) -> int | None:
         with self._moved:
-            return next(places, None)
+            return None if self._failed else next(places, None)
+
+    def close(self) -> None:
+        """End the threads, and let go of the parameters: hooks would hold on to them for ever."""
+        self._pool.shutdown()
+        for hook in self._hooks:
+            hook.remove()
 
     def _lane(self, model: TextModel) -> Lane:
         """Modules of its own over the parameters of all."""
@@ -109,7 +131,8 @@ class Lanes:
             if isinstance(module, Dropout | Layer | Stack):
                 module.generator = lane.generator
         for index, parameter in enumerate(lane.model.parameters()):
-            parameter.register_post_accumulate_grad_hook(self._adder(lane, index))
+            register = cast(Any, parameter).register_post_accumulate_grad_hook  # has no types
+            self._hooks.append(register(self._adder(lane, index)))
         return lane
 
     def _adder(self, lane: Lane, index: int) -> Callable[[Tensor], None]:

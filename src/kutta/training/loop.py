@@ -73,6 +73,11 @@ class Trainer:
     position: int = 0
     bad_steps: int = 0
 
+    @property
+    def at_once(self) -> int:
+        """How many micro-batches this process computes side by side."""
+        return len(self.lanes) if self.lanes else 1
+
 
 def make_trainer(
     model: TextModel, config: TrainConfig, device: torch.device, team: Team = ALONE
@@ -122,10 +127,9 @@ def _lanes(model: TextModel, config: TrainConfig, device: torch.device, team: Te
 def rehearse(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
     """Try the largest batch, so that memory runs out in the first second or not at all."""
     trainer.model.train()
-    with out_of_memory(config):
+    with out_of_memory(config, trainer.device, trainer.at_once):
         _take_moments(trainer)
-        together = range(len(trainer.lanes)) if trainer.lanes else range(1)
-        _accumulate(trainer, dict.fromkeys(together, stream.largest()), 1.0, config)
+        _accumulate(trainer, dict.fromkeys(range(trainer.at_once), stream.largest()), 1.0, config)
     trainer.optimizer.zero_grad(set_to_none=True)
 
 
@@ -144,7 +148,7 @@ def fit(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Iterator[
     """Update the model until max_steps, yielding a Step after each update."""
     while trainer.step < config.max_steps:
         started = time.perf_counter()
-        with out_of_memory(config):
+        with out_of_memory(config, trainer.device, trainer.at_once):
             step = _update(trainer, stream, config)
         yield replace(step, seconds=time.perf_counter() - started)
 

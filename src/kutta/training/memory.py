@@ -30,20 +30,21 @@ def keep_freed_memory() -> None:
 
 
 @contextmanager
-def out_of_memory(config: TrainConfig) -> Generator[None]:
-    """Say what to lower where there is not enough memory for a batch."""
+def out_of_memory(config: TrainConfig, device: torch.device, lanes: int) -> Generator[None]:
+    """Say what to lower where there is not enough memory for as many batches as there are lanes."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError)
         if not ran_out and "can't allocate memory" not in str(error):  # how the CPU says it
             raise
+        many = f"{lanes} batches, side by side," if lanes > 1 else "a batch"
+        once = "set train.lanes = 1; if that is not enough, " if lanes > 1 else ""
+        # More batches of an update would take more lanes, and as much memory as before.
+        still = ", with train.lanes = 1" if lanes == 1 and device.type == "cpu" else ""
         again = "" if config.recompute else ", or set train.recompute = true"
-        once = (
-            "" if config.accumulate == 1 or config.lanes == 1 else ", or on a CPU train.lanes = 1"
-        )
         raise InputError(
-            "There is not enough memory for a batch of train.batch_tokens = "
-            f"{config.batch_tokens:,}; lower it and raise train.accumulate by the same "
-            f"factor{again}{once}."
+            f"There is not enough memory for {many} of train.batch_tokens = "
+            f"{config.batch_tokens:,}; {once}lower it and raise train.accumulate by the same "
+            f"factor{still}{again}."
         ) from error

@@ -15,9 +15,10 @@ _LARGEST, _SMALLEST = 2.0**24, 2.0**-14
 
 def autocast(device: torch.device, config: TrainConfig) -> AbstractContextManager[object]:
     """The arithmetic of the forward pass: matrix products in 16 bits, where it was asked for."""
-    if config.precision not in _LOW:
-        return nullcontext()
-    return torch.autocast(device.type, _LOW[config.precision])
+    low = _LOW.get(config.precision)
+    # The cache of casts belongs to all threads: a lane that ends would empty that of the others.
+    cached = device.type != "cpu"
+    return nullcontext() if low is None else torch.autocast(device.type, low, cache_enabled=cached)
 
 
 def set_matrix_products(config: TrainConfig) -> None:

@@ -77,6 +77,8 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         if not list_checkpoints(run):
             begin(model.to(device), config, stream)
         trainer = make_trainer(model, settings, device, team)
+        if trainer.lanes:
+            stack.callback(trainer.lanes.close)
         progress = resume(run, trainer) or Progress()
         if progress.by != settings.best:  # a loss and a BLEU do not compare
             progress = Progress(by=settings.best)

@@ -118,7 +118,7 @@ class Session:
         model, step, team = self.config.model, self.trainer.step, self.trainer.team
         beginning = f"going on from step {step}" if step else "starting"
         processes = f", {team.world} processes" if team.world > 1 else ""
-        lanes = f", {len(self.trainer.lanes)} lanes" if self.trainer.lanes else ""
+        lanes = f", {self.trainer.at_once} lanes" if self.trainer.lanes else ""
         return (
             f"{beginning}: {method_of(model)}, "
             f"{count:,} parameters, {stream.batches_per_epoch:,} batches an epoch, "
