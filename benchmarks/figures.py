@@ -106,6 +106,13 @@ def times_faster(ours: Entrant, theirs: Entrant) -> float:
     return median(ours.rates[number] / theirs.rates[number] for number in common)
 
 
+def time_per_arithmetic(euler: Entrant, method: Entrant, corpus: Corpus) -> float:
+    """The time of a method against Euler's over the same batches, over its arithmetic's."""
+    size = euler.case.size
+    more, once = (operations_per_token(size, e.case.method, corpus) for e in (method, euler))
+    return times_faster(euler, method) / (more / once)
+
+
 def same_way(entrant: Entrant, others: Iterable[Entrant]) -> Entrant | None:
     """Euler's method, trained in the way of this entrant."""
     way = ("euler", entrant.case.split)
@@ -145,8 +152,8 @@ def figures_of(
             name = f"{way.case.split}, leaner than any: speed / fastest peer"
             yield Figure(size.name, name, times, at_least=FASTER[size.name])
     for method in sorted(kutta.keys() & {"rk2", "rk4"}):
-        more, once = (operations_per_token(size, m, corpus) for m in (method, "euler"))
-        cost = times_faster(same_way(kutta[method], ours) or euler, kutta[method]) / (more / once)
+        plain = same_way(kutta[method], ours) or euler
+        cost = time_per_arithmetic(plain, kutta[method], corpus)
         limit = 1.05 if base else None
         yield Figure(size.name, f"{method} time_per_arithmetic", cost, at_most=limit)
     if "rk4+recompute" in kutta:

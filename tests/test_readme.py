@@ -132,6 +132,14 @@ def test_links_lead_somewhere() -> None:
                 assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+def test_files_that_are_named_exist() -> None:
+    name = re.compile(r"\b(?:benchmarks|configs|docs|experiments|src|tests)/[\w./-]+\.\w+")
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        for file in name.findall(page.read_text(encoding="utf-8")):
+            assert (ROOT / file).exists(), f"{page.name}: {file}"
+
+
 def test_generated_parts_are_up_to_date() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "generate.py"))
     for path, text in script["generated"]().items():
