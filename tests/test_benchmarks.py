@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -122,8 +123,22 @@ def test_the_config_of_kutta_is_one_that_kutta_reads(tmp_path: Path) -> None:
     path.write_text(kutta.config_of(case, tmp_path, tmp_path / "run"), encoding="utf-8")
     config = Config.load(path)
     assert (config.model.solver, config.train.recompute) == ("rk4", True)
-    assert config.train.batch_tokens * config.train.accumulate == 4096
-    assert (config.train.lanes, config.train.workers) == (2, 1)
+    assert (config.train.batch_tokens, config.train.accumulate) == (4096, 1)
+    assert (config.train.pieces, config.train.lanes, config.train.workers) == (8, 2, 1)
+
+
+@pytest.mark.parametrize("size", [TINY, BASE], ids=lambda size: size.name)
+def test_the_usual_way_of_kutta_is_what_it_chooses_by_itself(tmp_path: Path, size: Size) -> None:
+    from kutta.config import Config
+    from kutta.training.lanes import lane_count
+    from kutta.training.pieces import settle_pieces
+
+    usual, path = kutta.TOOLKIT.usual[size.name], tmp_path / "config.toml"
+    text = kutta.config_of(Case(size, "euler", usual), tmp_path, tmp_path / "run")
+    path.write_text(text, encoding="utf-8")
+    config = Config.load(path, ["train.pieces=0", "train.lanes=0"])
+    settings = settle_pieces(config, torch.device("cpu"))
+    assert (settings.pieces, lane_count(settings, threads=2)) == (usual.pieces, usual.lanes)
 
 
 # --- a training that takes turns

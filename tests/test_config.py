@@ -60,6 +60,7 @@ DEFAULTS: dict[str, Any] = {
     "train.max_steps": 50_000,
     "train.batch_tokens": 4096,
     "train.accumulate": 1,
+    "train.pieces": 0,
     "train.lr": 0.002,
     "train.warmup": 4000,
     "train.warmup_from": 1e-7,

@@ -14,6 +14,7 @@ from peers.toolkit import (
     SMOOTHING,
     SOURCE,
     TARGET,
+    UPDATE_TOKENS,
     WARMUP,
     Case,
     Job,
@@ -57,8 +58,8 @@ relu_dropout = {DROPOUT}
 
 [train]
 max_steps = {ENDLESS}
-batch_tokens = {split.tokens}
-accumulate = {split.pieces}
+batch_tokens = {UPDATE_TOKENS}
+pieces = {split.pieces}
 workers = {split.processes}
 lanes = {split.lanes}
 lr = {RATE}
@@ -89,8 +90,10 @@ def job(place: Place, case: Case) -> Job:
     return Job([*kutta, "train", str(config)], {}, tokens)
 
 
-# From as many tokens at once as peers in pieces have to as many as those in one batch have.
-SPLITS = tuple(Split(pieces, lanes=2) for pieces in (8, 6, 4, 2))
+# A whole batch by both threads; and from as many tokens at once as peers in pieces have to as many
+# as those in one batch have.
+SPLITS = (Split(), *(Split(pieces, lanes=2) for pieces in (8, 6, 4, 2)))
+USUAL = {"tiny": Split(4, lanes=2), "base": Split(8, lanes=2)}  # by itself, on two cores
 
 TOOLKIT = Toolkit(
     name="Kutta",
@@ -99,5 +102,5 @@ TOOLKIT = Toolkit(
     prepare=prepare,
     job=job,
     methods=("euler", "rk2", "rk4", "rk4+recompute"),
-    usual={"base": SPLITS[0]},
+    usual=USUAL,
 )

@@ -82,6 +82,12 @@ class Config(Section):
             f"a sentence of data.max_length = {data.max_length} tokens and its end do not fit into "
             f"train.batch_tokens = {self.train.batch_tokens}; make one smaller or the other larger",
         )
+        yield (
+            data.max_length + 1 > self.train.micro_tokens,
+            f"a sentence of data.max_length = {data.max_length} tokens and its end do not fit into "
+            f"one of train.pieces = {self.train.pieces} of train.batch_tokens = "
+            f"{self.train.batch_tokens}; make fewer pieces, or data.max_length smaller",
+        )
 
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Config":

@@ -114,7 +114,7 @@ def assemble() -> Callable[[Config], Bench]:
         resample = tokenizers.dropout(rate) if rate else None
         store = Store.open(run / "store" / "train.arrow")
         settings = config.train
-        stream = BatchStream(store, settings.batch_tokens, settings.seed, resample=resample)
+        stream = BatchStream(store, settings.micro_tokens, settings.seed, resample=resample)
         torch.manual_seed(settings.seed)
         sizes = len(tokenizers.source), len(tokenizers.target)
         model = build_model(config.model, *sizes, tokenizers.shared)

@@ -43,6 +43,7 @@ CPU = torch.device("cpu")
         (1, ("train.accumulate=4",), 1),
         (2, ("train.accumulate=1",), 1),
         (2, ("train.accumulate=4",), 2),
+        (2, ("train.accumulate=1", "train.pieces=4"), 2),
         (3, ("train.accumulate=4",), 2),
         (8, ("train.accumulate=6",), 6),
         (8, ("train.accumulate=7", "train.workers=3"), 3),
@@ -369,6 +370,7 @@ def test_a_mistake_that_all_processes_make_is_said_once(
     assert agent.returncode != 0
     said = [line for line in errors.splitlines() if line.startswith(("kutta:", "kutta ("))]
     assert len(said) == 1, errors
-    assert said[0].startswith("kutta: train.accumulate = 1 batches cannot be shared by 2 processes")
+    told = "kutta: train.accumulate x train.pieces = 1 cannot be shared by 2 processes; "
+    assert said[0].startswith(told)
     assert "exitcode  : 2" in errors
     assert "kutta/training" not in errors, "a traceback of ours"

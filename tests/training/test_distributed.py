@@ -63,7 +63,7 @@ def perform(job: Job, team: Team) -> dict[str, Any]:
     team.wait()
     tokenizers = Tokenizers.load(run)
     store = Store.open(run / "store" / "train.arrow")
-    stream = BatchStream(store, config.train.batch_tokens, config.train.seed)
+    stream = BatchStream(store, config.train.micro_tokens, config.train.seed)
     torch.manual_seed(config.train.seed)
     sizes = len(tokenizers.source), len(tokenizers.target)
     model = build_model(config.model, *sizes, tokenizers.shared)
@@ -163,6 +163,7 @@ KINDS: dict[str, tuple[tuple[str, ...], bool]] = {
     "accumulate-2": ((TWO, "model.gamma=ema"), True),
     "accumulate-4": (("train.accumulate=4", "model.gamma=learned"), True),
     "accumulate-3": (("train.accumulate=3",), False),
+    "pieces": (("train.batch_tokens=320", "train.pieces=2"), True),
     "clipped": ((TWO, "train.clip_norm=0.2", "model.solver=multistep"), True),
     "recomputed": ((TWO, "train.recompute=true", "model.gamma=gated"), True),
     "separate": ((TWO, "data.shared_vocab=false", "model.solver=dlcl"), True),
@@ -339,7 +340,7 @@ def test_fewer_batches_than_processes_are_refused(
 ) -> None:
     config = configure(*settings)
     model = assemble(config).trainer.model
-    with pytest.raises(InputError, match=rf"cannot be shared by {world} processes; set it to a"):
+    with pytest.raises(InputError, match=rf"cannot be shared by {world} processes; make it a"):
         make_trainer(model, config.train, torch.device("cpu"), Team(0, world))
 
 
@@ -348,7 +349,7 @@ def test_parameters_that_are_split_need_the_same_number_of_batches_everywhere(
 ) -> None:
     config = configure("train.accumulate=3", "train.shard=true")
     model = assemble(config).trainer.model
-    with pytest.raises(InputError, match="set it to a multiple of 2"):
+    with pytest.raises(InputError, match="make it a multiple of 2"):
         make_trainer(model, config.train, torch.device("cpu"), Team(0, 2))
 
 

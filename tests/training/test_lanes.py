@@ -204,7 +204,8 @@ def test_too_little_memory_in_a_lane_is_said_as_elsewhere(
 
     bench = assemble(configure("train.accumulate=2", "train.lanes=2"))
     monkeypatch.setattr(loop, "token_loss", too_much)
-    with pytest.raises(InputError, match=r"for 2 batches, side by side,.* set train\.lanes = 1;"):
+    told = r"for 2 micro-batches, side by side, of 160 tokens .* set train\.lanes = 1; "
+    with pytest.raises(InputError, match=told):
         rehearse(bench.trainer, bench.stream, bench.config.train)
 
 
@@ -241,6 +242,8 @@ def test_the_largest_batch_is_tried_in_all_lanes_at_once(
         (16, ("train.accumulate=16", "train.batch_tokens=4096"), 2),
         (16, ("train.accumulate=16", "train.batch_tokens=10000"), 1),
         (1, ("train.accumulate=5", "train.lanes=3"), 3),
+        (2, ("train.accumulate=1", "train.pieces=2"), 2),
+        (16, ("train.accumulate=4", "train.batch_tokens=4096", "train.pieces=4"), 8),
     ],
 )
 def test_as_many_lanes_as_have_work_for_all_threads(
@@ -250,7 +253,7 @@ def test_as_many_lanes_as_have_work_for_all_threads(
 
 
 def test_lanes_that_cannot_be_are_refused(configure: Configure, assemble: Assemble) -> None:
-    with pytest.raises(InputError, match=r"accumulate = 1 .* train\.lanes = 2"):
+    with pytest.raises(InputError, match=r"accumulate x train\.pieces = 1 .* train\.lanes = 2"):
         assemble(configure("train.lanes=2"))
     config: Config = configure("train.accumulate=4", "train.lanes=2")
     model = assemble(configure()).trainer.model

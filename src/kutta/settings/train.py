@@ -18,6 +18,12 @@ class TrainConfig(Section):
         default=4096, ge=8, description="rows x longest side of a batch, at most"
     )
     accumulate: int = Field(default=1, ge=1, description="batches added up for one update")
+    pieces: int = Field(
+        default=0,
+        ge=0,
+        description="equal parts of a batch, each filled and computed on its own; 0: on a CPU as "
+        "many as make its states fit a cache, else 1",
+    )
     lr: float = Field(default=0.002, gt=0.0, description="peak learning rate")
     warmup: int = Field(default=4000, ge=1, description="steps of linear warm-up")
     warmup_from: float = Field(
@@ -46,7 +52,7 @@ class TrainConfig(Section):
         default=0,
         ge=0,
         description="processes that share each update; 0: one for each GPU (or core, to shard or "
-        "compile), as far as they divide accumulate",
+        "compile), as far as they divide accumulate x pieces",
     )
     shard: bool = Field(
         default=False, description="split parameters and moments over the processes (FSDP)"
@@ -59,7 +65,7 @@ class TrainConfig(Section):
     lanes: int = Field(
         default=0,
         ge=0,
-        description="batches of an update that one process on a CPU computes side by side, each "
+        description="pieces of an update that one process on a CPU computes side by side, each "
         "with its share of the threads; 0: as many as have work for all threads",
     )
     log_every: int = Field(default=50, ge=1, description="steps between lines of the log")
@@ -92,6 +98,16 @@ class TrainConfig(Section):
         if len(pair) != 2:
             raise ValueError(f"{value!r} is not a pair of numbers; write e.g. [0.9, 0.98]")
         return pair
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches an update consists of: all pieces of all its batches."""
+        return self.accumulate * max(1, self.pieces)
+
+    @property
+    def micro_tokens(self) -> int:
+        """Rows x longest side of a micro-batch, at most."""
+        return self.batch_tokens // max(1, self.pieces)
 
     def mistakes(self) -> Iterator[tuple[bool, str]]:
         yield self.best == "bleu" and not self.valid_bleu, "best = 'bleu' needs valid_bleu = true"

@@ -68,6 +68,7 @@ def save_checkpoint(
         state = {
             "step": trainer.step,
             "position": trainer.position,
+            "pieces": trainer.pieces,
             "bad_steps": trainer.bad_steps,
             "scheduled": scheduled,
             "scale": {"value": trainer.scale.value, "steady": trainer.scale.steady},

@@ -24,16 +24,17 @@ from kutta.training.team import MEETING, Lost, sharers
 def crew_size(config: TrainConfig, device: torch.device) -> int:
     """How many processes of this machine share an update.
 
-    By itself the largest divisor of `accumulate` for which there are GPUs, or cores without lanes.
+    By itself the largest divisor of its micro-batches for which there are GPUs, or cores without
+    lanes.
     """
     if config.workers:
         return config.workers
     if config.device not in ("auto", device.type):
         return 1  # one device was chosen by its number
     if device.type == "cuda":
-        return sharers(config.accumulate, torch.cuda.device_count())
+        return sharers(config.micro_batches, torch.cuda.device_count())
     if device.type == "cpu" and (config.shard or config.compile):
-        return sharers(config.accumulate, cores() // max(1, config.threads))
+        return sharers(config.micro_batches, cores() // max(1, config.threads))
     return 1
 
 

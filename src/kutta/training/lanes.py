@@ -34,19 +34,17 @@ def lane_count(config: TrainConfig, threads: int) -> int:
 
     By itself as many as have work for all threads to the end, up to a number of tokens at once.
     """
-    if config.lanes > config.accumulate:
+    batches = config.micro_batches
+    if config.lanes > batches:
         raise InputError(
-            f"train.accumulate = {config.accumulate} batches cannot be shared by train.lanes = "
-            f"{config.lanes}; raise the one, with a smaller train.batch_tokens for updates of the "
-            "same size, or lower the other."
+            f"train.accumulate x train.pieces = {batches} cannot be shared by train.lanes = "
+            f"{config.lanes}; raise train.pieces, or set train.lanes = 0."
         )
     if config.lanes:
         return config.lanes
-    most = min(config.accumulate, threads, max(1, _AT_ONCE // config.batch_tokens))
+    most = min(batches, threads, max(1, _AT_ONCE // config.micro_tokens))
     # The time of an update, were n threads n times as fast as one; of equals, the most lanes.
-    return min(
-        range(1, most + 1), key=lambda n: (math.ceil(config.accumulate / n) / (threads // n), -n)
-    )
+    return min(range(1, most + 1), key=lambda n: (math.ceil(batches / n) / (threads // n), -n))
 
 
 @dataclass

@@ -69,6 +69,7 @@ class Trainer:
     team: Team
     module: nn.Module  # the model, or what spreads it over the team
     lanes: Lanes | None = None
+    pieces: int = 1  # of a batch: what `position` counts
     step: int = 0
     position: int = 0
     bad_steps: int = 0
@@ -84,11 +85,11 @@ def make_trainer(
 ) -> Trainer:
     """A trainer at step 0."""
     # Split parameters are put together for each batch by all processes at once.
-    if config.accumulate < team.world or (config.shard and config.accumulate % team.world):
+    batches, world = config.micro_batches, team.world
+    if batches < world or (config.shard and batches % world):
         raise InputError(
-            f"train.accumulate = {config.accumulate} batches cannot be shared by {team.world} "
-            f"processes; set it to a multiple of {team.world}, with a smaller train.batch_tokens "
-            "for updates of the same size."
+            f"train.accumulate x train.pieces = {batches} cannot be shared by {world} processes; "
+            f"make it a multiple of {world}, by train.pieces for updates of the same size."
         )
     set_matrix_products(config)
     model.to(device)
@@ -108,7 +109,8 @@ def make_trainer(
         fused=True,
     )
     lanes = _lanes(model, config, device, team)
-    return Trainer(model, optimizer, LossScale.of(config), device, team, module, lanes)
+    scale, pieces = LossScale.of(config), max(1, config.pieces)
+    return Trainer(model, optimizer, scale, device, team, module, lanes, pieces)
 
 
 def _lanes(model: TextModel, config: TrainConfig, device: torch.device, team: Team) -> Lanes | None:
@@ -154,13 +156,13 @@ def fit(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Iterator[
 
 
 def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
-    """One optimizer step over `accumulate` micro-batches; the loss is a mean over their tokens."""
+    """One optimizer step over some micro-batches; the loss is a mean over all their tokens."""
     team, optimizer, scale = trainer.team, trainer.optimizer, trainer.scale
     trainer.model.train()
     rate = learning_rate(trainer.step + 1, config)
     for group in optimizer.param_groups:
         group["lr"] = rate
-    last = trainer.position + config.accumulate
+    last = trainer.position + config.micro_batches
     mine = team.share(range(trainer.position, last))
     batches = {number: stream.take(number) for number in mine}
     (tokens,) = team.total(sum(batch.tokens for batch in batches.values()))

@@ -38,13 +38,13 @@ def out_of_memory(config: TrainConfig, device: torch.device, lanes: int) -> Gene
         ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError)
         if not ran_out and "can't allocate memory" not in str(error):  # how the CPU says it
             raise
-        many = f"{lanes} batches, side by side," if lanes > 1 else "a batch"
+        many = f"{lanes} micro-batches, side by side," if lanes > 1 else "a micro-batch"
         once = "set train.lanes = 1; if that is not enough, " if lanes > 1 else ""
-        # More batches of an update would take more lanes, and as much memory as before.
+        # More pieces would take more lanes, and as much memory as before.
         still = ", with train.lanes = 1" if lanes == 1 and device.type == "cpu" else ""
         again = "" if config.recompute else ", or set train.recompute = true"
         raise InputError(
-            f"There is not enough memory for {many} of train.batch_tokens = "
-            f"{config.batch_tokens:,}; {once}lower it and raise train.accumulate by the same "
-            f"factor{still}{again}."
+            f"There is not enough memory for {many} of {config.micro_tokens:,} tokens "
+            f"(train.batch_tokens = {config.batch_tokens:,}, train.pieces = "
+            f"{max(1, config.pieces)}); {once}raise train.pieces{still}{again}."
         ) from error

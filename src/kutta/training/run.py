@@ -26,6 +26,7 @@ from kutta.training.checkpoint import Progress, list_checkpoints, resume
 from kutta.training.crew import crew, crew_size, threads_of
 from kutta.training.folder import alone, check_same, check_text, is_prepared, open_run, prepare_run
 from kutta.training.loop import make_trainer
+from kutta.training.pieces import settle_pieces
 from kutta.training.report import last_validation
 from kutta.training.session import Outcome, Session, validation_text
 from kutta.training.team import ALONE, job, launched, meet, restarts
@@ -52,6 +53,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
             if job():
                 write_text(run / "job", job())
         team.wait()
+        settings = settle_pieces(config, device)
         tokenizers = Tokenizers.load(run)
         torch.manual_seed(settings.seed)
         model = build_model(
@@ -66,7 +68,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         resample = tokenizers.dropout(config.data.bpe_dropout) if config.data.bpe_dropout else None
         store = Store.open(run / "store" / "train.arrow")
         stream = BatchStream(
-            store, settings.batch_tokens, settings.seed, resample, few_shapes=settings.compile
+            store, settings.micro_tokens, settings.seed, resample, few_shapes=settings.compile
         )
         if others is not None:
             others.arrive()
@@ -85,7 +87,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         # Read now: text that has moved away should not end a training at its first validation.
         pairs = validation_text(config) if team.leads else []
         session = Session(
-            config, run, trainer, tokenizers, pairs, progress, plain, last_validation(run)
+            config, settings, run, trainer, tokenizers, pairs, progress, plain, last_validation(run)
         )
         return session.go(stream, console)
 
@@ -132,6 +134,8 @@ def plan_of(config: Config) -> str:
     check_text(data, [data.train, data.valid, *data.test])
     done = list_checkpoints(run)
     check_same(config)
+    device = choose_device(settings.device)
+    pieces = settle_pieces(config, device).pieces
     if not done:
         check_shallow(config)
     beginning = f"go on from {done[-1].name}" if done else "start"
@@ -142,8 +146,8 @@ def plan_of(config: Config) -> str:
             + ("; prepared" if is_prepared(run) else "; to be prepared"),
             f"method   {method_of(model)}",
             f"train    {settings.max_steps:,} steps of {settings.accumulate} x "
-            f"{settings.batch_tokens:,} tokens, seed {settings.seed}, {settings.precision} on "
-            f"{choose_device(settings.device)}",
+            f"{settings.batch_tokens:,} tokens{f' in {pieces} pieces' if pieces > 1 else ''}, "
+            f"seed {settings.seed}, {settings.precision} on {device}",
             f"save     every {settings.save_every:,} steps, the last {settings.keep_last} kept",
         ]
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from kutta.config import Config
+from kutta.config import Config, TrainConfig
 from kutta.data.batches import BatchStream
 from kutta.data.corpus import read_pairs
 from kutta.data.store import Store
@@ -50,6 +50,7 @@ class Session:
     """What a sitting knows. All processes of a team have one; the leader's writes and speaks."""
 
     config: Config
+    settings: TrainConfig  # those of the config, with the number of pieces decided
     run: Path
     trainer: Trainer
     tokenizers: Tokenizers
@@ -65,9 +66,9 @@ class Session:
             reporter.say(self._opening(stream))
             if self._out_of_patience():
                 ended = "early stop"
-            elif trainer.step < self.config.train.max_steps:
-                rehearse(trainer, stream, self.config.train)
-                for step in fit(trainer, stream, self.config.train):
+            elif trainer.step < self.settings.max_steps:
+                rehearse(trainer, stream, self.settings)
+                for step in fit(trainer, stream, self.settings):
                     reporter.step(step)
                     ended = self._after(step, reporter, bool(asked))
                     if ended != "finished":
@@ -83,7 +84,7 @@ class Session:
 
     def _after(self, step: Step, reporter: Reporter | Bystander, asked: bool) -> str:
         """Validate and save where it is time; say whether and how the training ends here."""
-        settings, team = self.config.train, self.trainer.team
+        settings, team = self.settings, self.trainer.team
         last = step.number == settings.max_steps
         scheduled = step.number % settings.save_every == 0
         better, enough = False, False
@@ -103,7 +104,7 @@ class Session:
     def _reporter(self, console: Console) -> Reporter | Bystander:
         if not self.trainer.team.leads:
             return Bystander()
-        settings = self.config.train
+        settings = self.settings
         return Reporter(
             self.run,
             self.trainer.step,
@@ -121,7 +122,8 @@ class Session:
         lanes = f", {self.trainer.at_once} lanes" if self.trainer.lanes else ""
         return (
             f"{beginning}: {method_of(model)}, "
-            f"{count:,} parameters, {stream.batches_per_epoch:,} batches an epoch, "
+            f"{count:,} parameters, {stream.batches_per_epoch:,} batches of "
+            f"{self.settings.micro_tokens:,} tokens an epoch, "
             f"device {self.trainer.device}{processes}{lanes}"
         )
 
@@ -138,7 +140,7 @@ class Session:
 
     def _validate(self, model: TextModel, reporter: Reporter | Bystander) -> bool:
         """Look at the held-out data; return whether this is the best so far."""
-        trainer, settings = self.trainer, self.config.train
+        trainer, settings = self.trainer, self.settings
         store = Store.open(self.run / "store" / "valid.arrow")
         with _threads(torch.get_num_threads() * trainer.team.local_world):  # the others wait
             result = held_out_loss(model, store, settings, trainer.device)
@@ -169,12 +171,12 @@ class Session:
         return valid_score(hypotheses, [target for _, target in pairs], self.config.data)
 
     def _out_of_patience(self) -> bool:
-        patience = self.config.train.patience
+        patience = self.settings.patience
         return patience > 0 and self.progress.since_best >= patience
 
     def _finish(self, reporter: Reporter | Bystander) -> None:
         # No more than keep_last: a best that was kept from long ago is not among the last.
-        count = min(self.config.decode.average, self.config.train.keep_last)
+        count = min(self.config.decode.average, self.settings.keep_last)
         chosen = regular_checkpoints(self.run)[-count:]
         average(chosen, self.run / "model.safetensors")
         write_text(self.run / "README.md", model_card(self.config, self.trainer, self.latest))

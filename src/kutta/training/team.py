@@ -1,6 +1,6 @@
 """The processes that train one model together, on one machine or on many.
 
-An update consists of `accumulate` micro-batches with fixed numbers; the processes share them out.
+An update consists of micro-batches with fixed numbers; the processes share them out.
 Batches, dropout and loss follow from those numbers, so the mathematics of an update is the same
 however many processes there are, and a run may go on with another number of them.
 """

@@ -1,0 +1,113 @@
+"""Pieces of a batch: chosen for a CPU, kept for the whole run, computed like any micro-batches."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from kutta.errors import InputError
+from kutta.training import pieces
+from kutta.training.checkpoint import list_checkpoints
+from kutta.training.pieces import piece_count, settle_pieces
+from kutta.training.run import plan_of, train
+from tests.training.test_loop import Configure
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+BASE, TINY = "model.d_model=512", "model.d_model=128"
+
+
+@pytest.mark.parametrize(
+    ("device", "settings", "wanted"),
+    [
+        (CPU, ("train.batch_tokens=4096", BASE), 8),
+        (CPU, ("train.batch_tokens=4096", TINY), 4),
+        (CPU, ("train.batch_tokens=4096", "model.d_model=1024"), 8),
+        (CPU, ("train.batch_tokens=4096", "model.d_model=8"), 4),
+        (CPU, ("train.batch_tokens=3000", BASE), 4),
+        (CPU, ("train.batch_tokens=1023", BASE), 1),
+        (CPU, ("train.batch_tokens=160", BASE), 1),
+        (CPU, ("train.batch_tokens=4096", BASE, "data.max_length=1023"), 4),
+        (CPU, ("train.batch_tokens=4096", BASE, "data.max_length=1024"), 2),
+        (CPU, ("train.batch_tokens=4096", BASE, "data.max_length=4095"), 1),
+        (CPU, ("train.batch_tokens=4096", BASE, "train.pieces=1"), 1),
+        (CPU, ("train.batch_tokens=4096", BASE, "train.pieces=3"), 3),
+        (CPU, ("train.batch_tokens=4096", BASE, "train.compile=true"), 1),
+        (GPU, ("train.batch_tokens=4096", BASE), 1),
+        (GPU, ("train.batch_tokens=4096", BASE, "train.pieces=2"), 2),
+    ],
+)
+def test_a_cpu_gets_pieces_that_fit_its_cache(
+    configure: Configure, device: torch.device, settings: tuple[str, ...], wanted: int
+) -> None:
+    config = configure(*settings)
+    count = piece_count(config, device)
+    assert count == wanted
+    assert settle_pieces(config, device).micro_tokens > config.data.max_length
+
+
+def final(run: Path) -> bytes:
+    return (run / "model.safetensors").read_bytes()
+
+
+def test_pieces_are_smaller_batches_of_which_an_update_has_more(
+    configure: Configure, silent: Console, tmp_path: Path
+) -> None:
+    ways = {
+        "whole": ("train.batch_tokens=320",),
+        "pieces": ("train.batch_tokens=320", "train.pieces=4"),
+        "small": ("train.batch_tokens=80", "train.accumulate=4"),
+    }
+    for name, settings in ways.items():
+        train(configure(*settings, f"run={tmp_path / name}", "model.dropout=0.2"), console=silent)
+    assert final(tmp_path / "pieces") == final(tmp_path / "small") != final(tmp_path / "whole")
+
+
+def test_a_run_keeps_its_pieces_where_another_device_would_have_others(
+    configure: Configure, silent: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go(name: str, steps: int) -> None:
+        settings = ("train.batch_tokens=320", f"train.max_steps={steps}", f"run={tmp_path / name}")
+        train(configure(*settings), console=silent)
+
+    monkeypatch.setattr(pieces, "piece_count", lambda *_: 4)
+    go("whole", 8)
+    go("parts", 4)
+    monkeypatch.setattr(pieces, "piece_count", lambda *_: 1)
+    go("parts", 8)
+    assert final(tmp_path / "parts") == final(tmp_path / "whole")
+
+
+def test_a_run_of_a_version_without_pieces_goes_on_without_them(
+    configure: Configure, silent: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure("train.max_steps=4")
+    train(config, console=silent)
+    state = list_checkpoints(Path(config.run))[-1] / "state.json"
+    values = json.loads(state.read_text())
+    assert values.pop("pieces") == 1
+    state.write_text(json.dumps(values))
+    monkeypatch.setattr(pieces, "piece_count", lambda *_: 4)
+    assert settle_pieces(config, CPU).pieces == 1
+
+
+def test_a_plain_config_has_work_for_all_threads(configure: Configure) -> None:
+    config = configure("train.batch_tokens=2048", "train.threads=2", "train.max_steps=1")
+    assert "steps of 1 x 2,048 tokens in 2 pieces, seed" in plan_of(config)
+    console = Console(record=True, width=200)
+    train(config, console=console)
+    said = console.export_text()
+    assert "batches of 1,024 tokens an epoch" in said
+    assert ", 2 lanes" in said
+
+
+def test_pieces_too_small_for_a_sentence_are_refused(configure: Configure) -> None:
+    with pytest.raises(InputError, match=r"max_length = 30 .* one of train\.pieces = 6 of .* 160;"):
+        configure("train.pieces=6")
+
+
+def test_pieces_cannot_change_within_a_run(configure: Configure, silent: Console) -> None:
+    train(configure("train.max_steps=4"), console=silent)
+    with pytest.raises(InputError, match=r"train\.pieces = 0 there, 2 here"):
+        train(configure("train.max_steps=8", "train.pieces=2"), console=silent)
