@@ -56,6 +56,7 @@ class Bench:
         self.rows: list[Row] = []
         self.figures: list[Figure] = []
         self.absent: dict[str, str] = {}
+        self.gemm: dict[str, list[float]] = {}  # by size, in each round
 
     def say(self, text: str) -> None:
         self.console.print(text, style="dim", highlight=False, markup=False)
@@ -112,6 +113,7 @@ class Bench:
             entrants.sort(key=lambda e: (e.toolkit not in FIRST, e.case.method != "euler"))
         with worker(self.chosen.threads, "gemm") as machine:
             gemm = contest(entrants, effort, lambda: rate_of(machine), self.say)
+        self.gemm[size.name] = [round(rate, 1) for rate in gemm.values()]
         self.absent |= {e.name: e.absent for e in entrants if e.absent}
         self.figures += figures_of(size, entrants, self.corpus, gemm)
         self.rows += [row_of(e, gemm, self.corpus) for e in running(entrants)]
@@ -191,6 +193,8 @@ def write(bench: Bench, load: float) -> None:
             "threads": bench.chosen.threads,
             "update_tokens": UPDATE_TOKENS,
             "load": load,
+            "elapsed_s": round(time.monotonic() - bench.started),
+            "gemm_gflops": bench.gemm,
             "rows": fastest(bench.rows),
             "ways": bench.rows,
             "absent": bench.absent,

@@ -91,7 +91,7 @@ TOOLKIT = Toolkit(
     name="eole",
     # Its command imports aiohttp without asking for it.
     install=((TORCH, "numpy", "aiohttp"), ("eole==0.6.4",)),
-    splits=(Split(), Split(pieces=4)),
+    splits=(Split(), Split(pieces=8), Split(pieces=4)),
     prepare=prepare,
     job=job,
 )

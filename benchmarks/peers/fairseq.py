@@ -84,7 +84,7 @@ TOOLKIT = Toolkit(
     # A newer pip refuses the metadata of the omegaconf that fairseq asks for.
     install=(("pip<24.1",), (TORCH, "numpy"), ("fairseq==0.12.2",)),
     splits=(
-        *(Split(), Split(pieces=4)),
+        *(Split(), Split(pieces=4), Split(pieces=8)),
         *(Split(pieces=2, processes=2), Split(pieces=4, processes=2)),
     ),
     prepare=prepare,

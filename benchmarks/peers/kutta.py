@@ -74,7 +74,9 @@ seed = {SEED}
 
 
 def job(place: Place, case: Case) -> Job:
-    name = f"{case.size.name}-{case.method}-{case.split.pieces}-{case.split.processes}"
+    split = case.split
+    ways = (split.pieces, split.processes, split.lanes)
+    name = "-".join(map(str, (case.size.name, case.method, *ways)))
     folder, config = place.work / name, place.work / f"{name}.toml"
     config.write_text(config_of(case, place.text, folder), encoding="utf-8")
     kutta = [sys.executable, "-m", "kutta"]
@@ -90,9 +92,8 @@ def job(place: Place, case: Case) -> Job:
     return Job([*kutta, "train", str(config)], {}, tokens)
 
 
-# A whole batch by both threads; and from as many tokens at once as peers in pieces have to as many
-# as those in one batch have.
-SPLITS = (Split(), *(Split(pieces, lanes=2) for pieces in (8, 6, 4, 2)))
+# Both threads in every product, as most peers have it; and side by side.
+SPLITS = (Split(), Split(8), *(Split(pieces, lanes=2) for pieces in (8, 4, 2)))
 USUAL = {"tiny": Split(4, lanes=2), "base": Split(8, lanes=2)}  # by itself, on two cores
 
 TOOLKIT = Toolkit(
