@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import platform
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,13 +63,17 @@ def measure(
         gemm = contest(entrants, part.effort, lambda: rate_of(machine), console.print)
     ways = {entrant.case.method: entrant for entrant in running(entrants)}
     figures: list[Figure] = []
-    for method in ("rk2", "rk4") if part.size is BASE else ():
-        cost = time_per_arithmetic(ways["euler"], ways[method], corpus)
-        figures.append(Figure(part.size.name, f"{method} time_per_arithmetic", cost, at_most=1.05))
-    for method in [method for method in ways if "+" in method]:
-        plain = ways[method.partition("+")[0]]
-        speed = times_faster(ways[method], plain)
-        figures.append(Figure(part.size.name, f"{method}: speed / without", speed))
+    for method, way in ways.items():
+        solver, _, option = method.partition("+")
+        plain = ways.get(solver if option else "euler")
+        if plain is None or plain is way:
+            continue
+        if option:
+            name, speed = f"{method}: speed / without", times_faster(way, plain)
+            figures.append(Figure(part.size.name, name, speed))
+        elif part.size is BASE:
+            name, cost = f"{method} time_per_arithmetic", time_per_arithmetic(plain, way, corpus)
+            figures.append(Figure(part.size.name, name, cost, at_most=1.05))
     return [row_of(entrant, gemm, corpus) for entrant in ways.values()], figures
 
 
@@ -80,6 +86,7 @@ def main() -> None:
     chosen = parser.parse_args()
     console, rows, figures = Console(), list[Row](), list[Figure]()
     settle(chosen.threads)
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="kutta-itself-") as name:
         text, work = Path(name) / "text", Path(name) / "work"
         text.mkdir()
@@ -91,7 +98,8 @@ def main() -> None:
             rows, figures = rows + more[0], figures + more[1]
             if chosen.json:
                 verdicts = [{**asdict(f), "verdict": f.verdict} for f in figures]
-                content = {"rows": rows, "figures": verdicts}
+                machine = {"machine": platform.platform(), "threads": chosen.threads, "load": load}
+                content = machine | {"rows": rows, "figures": verdicts}
                 chosen.json.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     console.print(table_of_rows(rows))
     console.print(table_of_figures(figures))

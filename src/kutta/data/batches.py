@@ -16,7 +16,7 @@ from kutta.data.plan import (
     cuts,
     few_lengths,
     longest_first,
-    pieces,
+    split_at,
 )
 from kutta.data.store import Store
 from kutta.data.tokenizer import BOS, EOS, PAD, Ids, Pair
@@ -141,7 +141,7 @@ def batches_in_order(store: Pairs, batch_tokens: int) -> Iterator[tuple[Indices,
     source, target = store.lengths()
     check_lengths(source, target, batch_tokens, np.arange(len(source)))
     starts = cuts(source, target, batch_tokens)
-    for indices in pieces(longest_first(source, target), starts):
+    for indices in split_at(longest_first(source, target), starts):
         yield indices, collate(store.gather(indices))
 
 

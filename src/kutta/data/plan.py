@@ -113,7 +113,7 @@ def plan_epoch(
     random = np.random.default_rng([seed, epoch, window])
     drawn = random.permutation(len(source))
     order = drawn[longest_first(source[drawn], target[drawn])]
-    batches = pieces(order, cuts(source, target, batch_tokens))
+    batches = split_at(order, cuts(source, target, batch_tokens))
     return [batches[i] for i in random.permutation(len(batches))]
 
 
@@ -149,8 +149,8 @@ def cuts(source: Lengths, target: Lengths, batch_tokens: int) -> Indices:
     return np.concatenate(starts)
 
 
-def pieces(order: Indices, starts: Indices) -> list[Indices]:
-    """`order` in pieces that begin at `starts`."""
+def split_at(order: Indices, starts: Indices) -> list[Indices]:
+    """`order` in parts that begin at `starts`."""
     bounds = [*starts.tolist(), len(order)]
     return [order[begin:end] for begin, end in pairwise(bounds)]
 

@@ -22,8 +22,10 @@ from kutta.data.store import Store
 from kutta.errors import InputError
 from kutta.model.weights import read_shapes
 from kutta.training.checkpoint import list_checkpoints, step_of
+from kutta.training.pieces import settle_pieces
 from kutta.training.report import read_metrics
 from kutta.training.run import train
+from kutta.translate.loading import choose_device
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,11 @@ _LOGGED = {
 
 
 def _steps_per_epoch(run: Path, config: Config) -> float:
+    settings = settle_pieces(config, choose_device(config.train.device))
     store = Store.open(run / "store" / "train.arrow")
-    stream = BatchStream(store, config.train.batch_tokens, config.train.seed)
-    return stream.batches_per_epoch / config.train.accumulate
+    few = settings.compile
+    stream = BatchStream(store, settings.micro_tokens, settings.seed, few_shapes=few)
+    return stream.batches_per_epoch / settings.micro_batches
 
 
 def main() -> None:

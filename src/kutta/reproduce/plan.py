@@ -14,7 +14,8 @@ from kutta.files import write_json
 from kutta.reproduce.experiment import Experiment, Scale, ScaleName, config_of, find, load
 from kutta.training.folder import check_text
 
-# Where things are and on what they run: nothing of this changes what a run computes.
+# Where things are and on what they run: nothing of this changes what a run is to compute, though
+# another kind of device draws other dropout, and a CPU takes batches in pieces.
 _FREE_KEYS = {"run", "data.dir", "train.device", "train.workers", "train.threads", "train.lanes"}
 _METRICS_OF_THE_OTHER = {True: ("BLEU", "sacreBLEU", "chrF2"), False: ("perplexity",)}
 

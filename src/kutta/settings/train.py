@@ -111,3 +111,13 @@ class TrainConfig(Section):
 
     def mistakes(self) -> Iterator[tuple[bool, str]]:
         yield self.best == "bleu" and not self.valid_bleu, "best = 'bleu' needs valid_bleu = true"
+        yield (
+            self.lanes > 1 and (self.compile or self.workers > 1),
+            f"lanes = {self.lanes} are for one process that does not compile; set lanes = 0",
+        )
+        sharers, name = max((self.lanes, "lanes"), (self.workers, "workers"))
+        yield (
+            self.pieces > 0 and sharers > self.micro_batches,
+            f"{name} = {sharers} cannot share accumulate x pieces = {self.micro_batches}; set "
+            f"{name} = 0, or pieces to more",
+        )

@@ -28,7 +28,9 @@ def model_card(config: Config, trainer: Trainer, validation: Validation | None) 
         f"| method | {method_of(model)} |",
         f"| size | d {model.d_model}, ffn {model.ffn}, {model.heads} heads, "
         f"{depth(config)} layers, {count:,} parameters |",
-        f"| training | {trainer.step:,} steps, seed {config.train.seed}, config {config.hash()} |",
+        f"| training | {trainer.step:,} steps, seed {config.train.seed}, config {config.hash()}"
+        + (f", batches in {trainer.pieces} pieces" if trainer.pieces > 1 else "")
+        + " |",
     ]
     if validation is not None:
         bleu = validation.bleu

@@ -19,7 +19,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -110,23 +110,33 @@ def step_of(checkpoint: Path) -> int:
 
 def best_step(checkpoint: Path) -> int:
     """The step of the best validation up to this checkpoint; 0 where none was made."""
-    try:
-        return int(json.loads((checkpoint / "state.json").read_text())["progress"]["best_step"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
+    return int(_readable_state(checkpoint).get("progress", {}).get("best_step", 0))
+
+
+def pieces_of(checkpoint: Path) -> int | None:
+    """In how many pieces a batch was computed; None where the checkpoint is damaged."""
+    state = _readable_state(checkpoint)
+    return int(state.get("pieces", 1)) if state else None  # an earlier version cut none
 
 
 def regular_checkpoints(run: Path) -> list[Path]:
     """The newest checkpoint and the scheduled ones before it, oldest first."""
     checkpoints = list_checkpoints(run)
-    return [path for path in checkpoints if path == checkpoints[-1] or _scheduled(path)]
+    # One that is damaged or of an earlier version is not ours to remove.
+    return [
+        path
+        for path in checkpoints
+        if path == checkpoints[-1] or _readable_state(path).get("scheduled", True)
+    ]
 
 
-def _scheduled(path: Path) -> bool:
+def _readable_state(checkpoint: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself; nothing where it is damaged."""
     try:
-        return bool(json.loads((path / "state.json").read_text())["scheduled"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return True  # damaged, or of an earlier version: not ours to remove
+        state = json.loads((checkpoint / "state.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return cast(dict[str, Any], state) if isinstance(state, dict) else {}
 
 
 def resume(run: Path, trainer: Trainer) -> Progress | None:

@@ -38,6 +38,17 @@ def crew_size(config: TrainConfig, device: torch.device) -> int:
     return 1
 
 
+def idle_gpus(config: TrainConfig, device: torch.device, workers: int) -> str:
+    """A sentence where GPUs have nothing to do, because an update has too few micro-batches."""
+    there = torch.cuda.device_count() if device.type == "cuda" else 1
+    if config.workers or config.device not in ("auto", "cuda") or workers >= there:
+        return ""
+    return (
+        f"{workers} of {there} GPUs in use: train.accumulate x train.pieces = "
+        f"{config.micro_batches} is what they share; for all of them make it a multiple of {there}."
+    )
+
+
 def threads_of(config: TrainConfig, workers: int) -> int:
     """CPU threads of each process: as asked, or its share of the cores."""
     return config.threads or max(1, cores() // workers)
@@ -79,7 +90,7 @@ class Crew:
             if codes and codes[0] < 0:
                 return (
                     f"was ended by signal {-codes[0]}, perhaps for lack of memory: if so, lower "
-                    "train.batch_tokens or train.workers"
+                    "train.workers or set train.recompute = true"
                 )
             if codes:
                 return "failed, as its message says"

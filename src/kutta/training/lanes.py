@@ -38,7 +38,7 @@ def lane_count(config: TrainConfig, threads: int) -> int:
     if config.lanes > batches:
         raise InputError(
             f"train.accumulate x train.pieces = {batches} cannot be shared by train.lanes = "
-            f"{config.lanes}; raise train.pieces, or set train.lanes = 0."
+            f"{config.lanes}; set train.lanes = 0, for as many as have work."
         )
     if config.lanes:
         return config.lanes

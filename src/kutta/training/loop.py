@@ -28,7 +28,7 @@ from kutta.training.distributed import (
     syncing,
 )
 from kutta.training.lanes import Lane, Lanes, lane_count
-from kutta.training.memory import keep_freed_memory, out_of_memory
+from kutta.training.memory import keep_freed_memory, no_more_than_there_is, out_of_memory
 from kutta.training.objective import token_loss
 from kutta.training.precision import LossScale, autocast, set_matrix_products
 from kutta.training.schedule import learning_rate
@@ -89,7 +89,8 @@ def make_trainer(
     if batches < world or (config.shard and batches % world):
         raise InputError(
             f"train.accumulate x train.pieces = {batches} cannot be shared by {world} processes; "
-            f"make it a multiple of {world}, by train.pieces for updates of the same size."
+            f"start {'a divisor of it' if config.shard else f'at most {batches}'}, or begin a run "
+            f"with train.pieces = {world // math.gcd(world, config.accumulate)}."
         )
     set_matrix_products(config)
     model.to(device)
@@ -129,7 +130,10 @@ def _lanes(model: TextModel, config: TrainConfig, device: torch.device, team: Te
 def rehearse(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
     """Try the largest batch, so that memory runs out in the first second or not at all."""
     trainer.model.train()
-    with out_of_memory(config, trainer.device, trainer.at_once):
+    with (
+        out_of_memory(config, trainer.device, trainer.at_once, trainer.step > 0),
+        no_more_than_there_is(trainer.device, trainer.team.local_world),
+    ):
         _take_moments(trainer)
         _accumulate(trainer, dict.fromkeys(range(trainer.at_once), stream.largest()), 1.0, config)
     trainer.optimizer.zero_grad(set_to_none=True)
@@ -150,7 +154,7 @@ def fit(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Iterator[
     """Update the model until max_steps, yielding a Step after each update."""
     while trainer.step < config.max_steps:
         started = time.perf_counter()
-        with out_of_memory(config, trainer.device, trainer.at_once):
+        with out_of_memory(config, trainer.device, trainer.at_once, trainer.step > 0):
             step = _update(trainer, stream, config)
         yield replace(step, seconds=time.perf_counter() - started)
 

@@ -3,8 +3,14 @@
 import ctypes
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
 
 from kutta.config import TrainConfig
 from kutta.errors import InputError
@@ -30,21 +36,62 @@ def keep_freed_memory() -> None:
 
 
 @contextmanager
-def out_of_memory(config: TrainConfig, device: torch.device, lanes: int) -> Generator[None]:
-    """Say what to lower where there is not enough memory for as many batches as there are lanes."""
+def no_more_than_there_is(device: torch.device, processes: int) -> Generator[None]:
+    """Let this one of some processes take no more memory than the machine has for it.
+
+    Linux promises memory that it does not have, and kills who takes it without a word. Here it
+    refuses instead, which can be told. On a GPU and on other systems this does nothing.
+    """
+    room = _bytes(Path("/proc/meminfo"), "MemAvailable", "SwapFree")
+    held = _bytes(Path("/proc/self/status"), "VmData")
+    if resource is None or device.type != "cpu" or not (room and held):
+        yield
+        return
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [limit for limit in (before, most) if limit != resource.RLIM_INFINITY]
+    lowest = min([held + room // processes, *limits])
+    resource.setrlimit(resource.RLIMIT_DATA, (lowest, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
+def _bytes(file: Path, *names: str) -> int:
+    """The sum of these lines of a file under /proc, which has them in kB; 0 without the file."""
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(1024 * int(line.split()[1]) for line in lines if line.partition(":")[0] in names)
+
+
+@contextmanager
+def out_of_memory(
+    config: TrainConfig, device: torch.device, lanes: int, begun: bool
+) -> Generator[None]:
+    """Say what to do where there is not enough memory for a micro-batch in every lane.
+
+    A run that has begun keeps its pieces.
+    """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError)
         if not ran_out and "can't allocate memory" not in str(error):  # how the CPU says it
             raise
-        many = f"{lanes} micro-batches, side by side," if lanes > 1 else "a micro-batch"
-        once = "set train.lanes = 1; if that is not enough, " if lanes > 1 else ""
-        # More pieces would take more lanes, and as much memory as before.
-        still = ", with train.lanes = 1" if lanes == 1 and device.type == "cpu" else ""
-        again = "" if config.recompute else ", or set train.recompute = true"
+        many = f"{lanes} micro-batches side by side" if lanes > 1 else "a micro-batch"
+        pieces = max(1, config.pieces)
+        smaller = "begin another run with more train.pieces" if begun else "raise train.pieces"
+        if lanes == 1 and device.type == "cpu":  # more pieces would take more lanes
+            smaller += " and keep train.lanes = 1"
+        advice = [
+            *(["set train.lanes = 1"] if lanes > 1 else []),
+            *(["set train.recompute = true"] if not config.recompute else []),
+            smaller,
+        ]
         raise InputError(
             f"There is not enough memory for {many} of {config.micro_tokens:,} tokens "
-            f"(train.batch_tokens = {config.batch_tokens:,}, train.pieces = "
-            f"{max(1, config.pieces)}); {once}raise train.pieces{still}{again}."
+            f"(train.batch_tokens = {config.batch_tokens:,}, train.pieces = {pieces}); "
+            f"{', or '.join(advice)}."
         ) from error

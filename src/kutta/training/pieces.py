@@ -1,16 +1,15 @@
 """Pieces: on a CPU a batch is computed in parts small enough for the cache of a core.
 
-A piece is a micro-batch of its own, filled and sorted like any other, so an update has as many
-tokens as without pieces, in less memory and less time, and there is one for every lane.
+A piece is a micro-batch of its own, filled and sorted like any other: less memory, less time, and
+one for every lane. As it holds whole sentences, an update has slightly fewer tokens than without.
 """
 
-import json
 from pathlib import Path
 
 import torch
 
 from kutta.config import Config, TrainConfig
-from kutta.training.checkpoint import list_checkpoints
+from kutta.training.checkpoint import list_checkpoints, pieces_of
 
 _STATES = 1 << 18  # tokens x d_model of a piece: 1 MiB of fp32 for each tensor of states
 _FEW, _MANY = 512, 1024  # tokens: fewer make products slow, more leave lanes without work
@@ -23,7 +22,7 @@ def settle_pieces(config: Config, device: torch.device) -> TrainConfig:
     in pieces.
     """
     begun = list_checkpoints(Path(config.run))
-    count = _pieces_of(begun[-1]) if begun else piece_count(config, device)
+    count = (pieces_of(begun[-1]) if begun else None) or piece_count(config, device)
     return config.train.model_copy(update={"pieces": count})
 
 
@@ -37,10 +36,3 @@ def piece_count(config: Config, device: torch.device) -> int:
     best = min(max(_FEW, _STATES // config.model.d_model), _MANY)
     least = max(best, config.data.max_length + 1)
     return 1 << max(0, (settings.batch_tokens // least).bit_length() - 1)
-
-
-def _pieces_of(checkpoint: Path) -> int:
-    try:
-        return int(json.loads((checkpoint / "state.json").read_text())["pieces"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 1  # of a version that had none; a damaged one is told of when it is read whole

@@ -23,7 +23,7 @@ from kutta.model.build import build_model
 from kutta.training.beginning import begin, check_shallow
 from kutta.training.card import direction, method_of
 from kutta.training.checkpoint import Progress, list_checkpoints, resume
-from kutta.training.crew import crew, crew_size, threads_of
+from kutta.training.crew import crew, crew_size, idle_gpus, threads_of
 from kutta.training.folder import alone, check_same, check_text, is_prepared, open_run, prepare_run
 from kutta.training.loop import make_trainer
 from kutta.training.pieces import settle_pieces
@@ -61,6 +61,8 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         )
         workers = crew_size(settings, device)
         others = None
+        if not launched() and (idle := idle_gpus(settings, device, workers)):
+            console.print(idle, highlight=False, markup=False)
         if not launched() and workers > 1:
             threads = threads_of(settings, workers)
             torch.set_num_threads(threads)
