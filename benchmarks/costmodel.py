@@ -28,6 +28,7 @@ class Size:
     recompute: bool = False
     vocabulary: int = VOCABULARY
     length: int = LENGTH
+    shared: bool = True  # one vocabulary for both sides
     mask: int = 4  # bytes kept for an element that meets dropout: its factor, on a GPU one bool
 
     @property
@@ -44,7 +45,7 @@ class Size:
             decoder_layers=self.decoder,
             solver=self.solver,
         )
-        return build_model(config, self.vocabulary, self.vocabulary, shared=True)
+        return build_model(config, self.vocabulary, self.vocabulary, self.shared)
 
 
 @dataclass(frozen=True)

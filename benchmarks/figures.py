@@ -152,6 +152,10 @@ def figures_of(
         cost = time_per_arithmetic(euler, kutta[method], corpus)
         limit = 1.05 if base else None
         yield Figure(size.name, f"{method} time_per_arithmetic", cost, at_most=limit)
+    if "euler+bf16" in kutta:
+        yield Figure(
+            size.name, "euler+bf16: speed / euler", times_faster(kutta["euler+bf16"], euler)
+        )
     if "rk4+recompute" in kutta:
         part, limit = kutta["rk4+recompute"].peak_mb / euler.peak_mb, 1.25 if base else None
         yield Figure(size.name, "rk4+recompute peak_mb / euler", part, at_most=limit)

@@ -1,4 +1,4 @@
-"""Kutta against itself, in turns: what a method costs, and what compilation gives on a CPU."""
+"""Kutta against itself, in turns: what a method costs, what bf16 and compilation give on a CPU."""
 
 import argparse
 import json
@@ -37,6 +37,9 @@ class Part:
 PARTS = {
     "methods": Part(
         BASE, ("euler", "rk2", "rk4"), Split(pieces=8, lanes=2), Effort(1, updates=1, rounds=9)
+    ),
+    "precision": Part(
+        BASE, ("euler", "euler+bf16", "rk4", "rk4+bf16"), Split(8, lanes=2), Effort(1, 1, rounds=5)
     ),
     # Every shape of a batch is compiled when it comes for the first time: most do in 25 updates.
     "compile": Part(

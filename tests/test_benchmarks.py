@@ -16,10 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from chart import bars_of, draw, joined, label_of, page_of
 from contest import Effort, Entrant, contest
 from corpus import Corpus, unpack
+from costmodel import Link, work_of
+from costmodel import Size as Model
 from environments import INSTALLED, Absent, last_line, python_of
 from figures import Figure, Row, fastest, figures_of, operations_per_token, row_of, times_faster
 from peers import eole, fairseq, joeynmt, kutta, marian
 from peers.toolkit import SIZES, Case, Job, Place, Size, Split, Toolkit, number_in
+from predict import table
 from tables import markdown_of_rows
 from trainee import Trainee, Update, family, is_alive, peak_mb, reason_in, stat_of
 
@@ -383,3 +386,36 @@ def test_the_chart_puts_kutta_first_and_peers_by_speed(tmp_path: Path) -> None:
     assert [row["toolkit"] for row in bars_of(some_rows(), "base")] == ["Kutta", "quick", "slow"]
     draw(some_rows(), tmp_path / "chart.svg")
     assert (tmp_path / "chart.svg").read_text().startswith("<?xml")
+
+
+# --- costs on paper
+
+
+@pytest.mark.parametrize(("solver", "evaluations"), [("euler", 1), ("rk2", 2), ("rk4", 4)])
+def test_the_cost_model_is_that_of_the_page(solver: str, evaluations: int) -> None:
+    d, f, heads, E, D, V, n, L = 64, 256, 4, 3, 2, 1000, 128, 16
+    work = work_of(Model(d, f, heads, E, D, solver, tokens=n, vocabulary=V, length=L))
+    s = evaluations
+    linear = 6 * n * (s * E * (4 * d * d + 2 * d * f) + D * (8 * d * d + 2 * d * f) + V * d)
+    # Self-attention has three products (relative positions are the third), cross-attention two.
+    attention = 6 * n * d * L * (3 * s * E + 3 * D + 2 * D)
+    assert work.flop == linear + attention
+    again = work_of(Model(d, f, heads, E, D, solver, n, True, V, L))
+    assert again.flop == pytest.approx(4 / 3 * work.flop)
+    weights = heads * L
+    san, cross, ffn = 7 * d + 2 * weights, 6 * d + 2 * weights, 2 * d + f
+    masks = s * E * (2 * d + weights) + D * (3 * d + 2 * weights)
+    assert work.kept == 4 * n * (s * E * (san + ffn) + D * (san + cross + ffn) + masks)
+    assert again.kept < work.kept
+
+
+def test_a_ring_sends_everything_nearly_twice() -> None:
+    link = Link(bytes_per_second=100.0, latency=0.5)
+    assert link.all_reduce(800.0, 1) == 0
+    assert link.all_reduce(800.0, 4) == pytest.approx(2 * 3 / 4 * 800 / 100 + 2 * 3 * 0.5)
+
+
+def test_the_page_has_the_predictions_of_the_model() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text("utf-8")
+    _, _, rest = page.partition("<!-- runs -->\n")
+    assert rest.partition("\n<!-- /runs -->")[0] == table()

@@ -278,6 +278,7 @@ def test_a_long_value_is_cut_short_in_the_answer() -> None:
         "train.max_steps=0",
         "train.batch_tokens=1",
         "train.accumulate=0",
+        "train.pieces=-1",
         "train.lr=0.0",
         "train.lr=nan",
         "train.warmup=0",
@@ -309,6 +310,22 @@ def test_a_value_out_of_range_is_answered_with_its_key_and_value(override: str) 
     sentence = mistake(override)
     assert key in sentence
     assert value.removesuffix(".0").lower() in sentence.lower()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (("train.lanes=2", "train.workers=2"), "lanes = 2 are for one process"),
+        (("train.lanes=2", "train.compile=true"), "lanes = 2 are for one process"),
+        (("train.lanes=3", "train.pieces=2"), "lanes = 3 cannot share accumulate x pieces = 2"),
+        (("train.workers=5", "train.pieces=4"), "workers = 5 cannot share accumulate x pieces = 4"),
+        (("train.pieces=16",), "one of train.pieces = 16 of train.batch_tokens = 4096"),
+    ],
+)
+def test_what_cannot_share_an_update_is_told_before_text_is_prepared(
+    overrides: tuple[str, ...], told: str
+) -> None:
+    assert told in mistake(*overrides)
 
 
 @pytest.mark.parametrize(

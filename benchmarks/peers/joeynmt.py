@@ -99,7 +99,7 @@ TOOLKIT = Toolkit(
     name="JoeyNMT",
     # It imports importlib_metadata without asking for it.
     install=((TORCH, "numpy", "importlib-metadata"), ("joeynmt==2.3.0",)),
-    splits=(Split(), Split(pieces=4)),
+    splits=(Split(pieces=4),),
     prepare=prepare,
     job=job,
 )

@@ -25,6 +25,13 @@ from peers.toolkit import (
 )
 
 SEED = 1
+# What may follow a method's name.
+OPTIONS = {
+    "": "",
+    "recompute": "recompute = true",
+    "compile": "compile = true",
+    "bf16": 'precision = "bf16"',
+}
 
 
 def prepare(place: Place) -> None:
@@ -33,7 +40,7 @@ def prepare(place: Place) -> None:
 
 def config_of(case: Case, text: Path, folder: Path) -> str:
     """Settings of a run that neither saves nor validates while it is watched."""
-    solver, _, option = case.method.partition("+")  # such as recompute or compile
+    solver, _, option = case.method.partition("+")
     size, split = case.size, case.split
     return f"""\
 run = '{folder}'
@@ -65,7 +72,7 @@ lanes = {split.lanes}
 lr = {RATE}
 warmup = {WARMUP}
 label_smoothing = {SMOOTHING}
-{f"{option} = true" if option else ""}
+{OPTIONS[option]}
 log_every = 1
 save_every = {ENDLESS}
 valid_bleu = false
@@ -102,6 +109,6 @@ TOOLKIT = Toolkit(
     splits=SPLITS,
     prepare=prepare,
     job=job,
-    methods=("euler", "rk2", "rk4", "rk4+recompute"),
+    methods=("euler", "rk2", "rk4", "rk4+recompute", "euler+bf16"),
     usual=USUAL,
 )

@@ -12,7 +12,7 @@ from kutta.errors import InputError
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=80)
 SEEDS = st.integers(0, 2**40)
-BUDGETS = (1024, 2048, 4096, 8192)
+BUDGETS = (512, 1024, 2048, 4096, 8192)
 
 
 def arrays(lengths):

@@ -26,7 +26,7 @@ from kutta.errors import InputError
 from kutta.training import crew
 from kutta.training import run as run_module
 from kutta.training.checkpoint import list_checkpoints, step_of
-from kutta.training.crew import crew_size, threads_of
+from kutta.training.crew import crew_size, idle_gpus, threads_of
 from kutta.training.run import train
 from kutta.training.team import ALONE, Team, _agree, job, launched, meet, restarts, speaks
 
@@ -63,6 +63,19 @@ def test_as_many_workers_as_gpus_that_divide_the_batches(
     monkeypatch.setattr(crew, "cores", lambda: places)  # where lanes cannot be
     for reason in ("shard", "compile"):
         assert crew_size(config.model_copy(update={reason: True}), CPU) == wanted
+
+
+def test_gpus_without_work_are_told_of(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    few = configure("train.device=auto", "train.accumulate=4").train
+    assert idle_gpus(few, gpu, crew_size(few, gpu)).startswith("4 of 8 GPUs in use: ")
+    assert idle_gpus(few, CPU, 1) == ""
+    for settings in ("train.accumulate=8", "train.workers=1", "train.device=cuda:1"):
+        config = configure("train.device=auto", settings).train
+        assert idle_gpus(config, gpu, crew_size(config, gpu)) == ""
 
 
 def test_a_cpu_has_lanes_instead_of_workers(

@@ -334,13 +334,20 @@ def test_every_parameter_gets_a_gradient(method: str) -> None:
     assert tried
 
 
-@pytest.mark.parametrize(("settings", "world"), [((), 2), (("train.accumulate=2",), 3)])
+@pytest.mark.parametrize(
+    ("settings", "world", "advice"),
+    [
+        ((), 2, r"start at most 1, or begin a run with train\.pieces = 2\."),
+        (("train.accumulate=2",), 3, r"start at most 2, or begin a run with train\.pieces = 3\."),
+        (("train.accumulate=2",), 4, r"start at most 2, or begin a run with train\.pieces = 2\."),
+    ],
+)
 def test_fewer_batches_than_processes_are_refused(
-    configure: Configure, assemble: Assemble, settings: tuple[str, ...], world: int
+    configure: Configure, assemble: Assemble, settings: tuple[str, ...], world: int, advice: str
 ) -> None:
     config = configure(*settings)
     model = assemble(config).trainer.model
-    with pytest.raises(InputError, match=rf"cannot be shared by {world} processes; make it a"):
+    with pytest.raises(InputError, match=rf"cannot be shared by {world} processes; {advice}"):
         make_trainer(model, config.train, torch.device("cpu"), Team(0, world))
 
 
@@ -349,7 +356,7 @@ def test_parameters_that_are_split_need_the_same_number_of_batches_everywhere(
 ) -> None:
     config = configure("train.accumulate=3", "train.shard=true")
     model = assemble(config).trainer.model
-    with pytest.raises(InputError, match="make it a multiple of 2"):
+    with pytest.raises(InputError, match=r"start a divisor of it, or begin .* train\.pieces = 2"):
         make_trainer(model, config.train, torch.device("cpu"), Team(0, 2))
 
 

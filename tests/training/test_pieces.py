@@ -92,6 +92,21 @@ def test_a_run_of_a_version_without_pieces_goes_on_without_them(
     assert settle_pieces(config, CPU).pieces == 1
 
 
+def test_a_damaged_checkpoint_is_told_of_as_such(configure: Configure, silent: Console) -> None:
+    settings = ("train.batch_tokens=2048", "train.lanes=2")
+    train(configure(*settings, "train.max_steps=4"), console=silent)
+    config = configure(*settings)
+    (list_checkpoints(Path(config.run))[-1] / "state.json").write_text('{"step": ')
+    with pytest.raises(InputError, match="is damaged"):
+        train(config, console=silent)
+
+
+def test_the_card_of_a_model_says_in_how_many_pieces(configure: Configure, silent: Console) -> None:
+    config = configure("train.pieces=4", "train.max_steps=1")
+    train(config, console=silent)
+    assert ", batches in 4 pieces |" in (Path(config.run) / "README.md").read_text()
+
+
 def test_a_plain_config_has_work_for_all_threads(configure: Configure) -> None:
     config = configure("train.batch_tokens=2048", "train.threads=2", "train.max_steps=1")
     assert "steps of 1 x 2,048 tokens in 2 pieces, seed" in plan_of(config)

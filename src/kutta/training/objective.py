@@ -12,7 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-_CHUNK_ELEMENTS = 1 << 22  # logits held at once: 16 MiB in fp32
+_CHUNK_ELEMENTS = 1 << 23  # logits held at once: 32 MiB in fp32
+_ALIGNED = 32  # numbers: rows of logits begin at multiples of 64 bytes, which products write faster
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight) if with_gradient else None
         smoothed = hidden.new_zeros((), dtype=wide)
         nll = hidden.new_zeros((), dtype=wide)
-        chunk = max(1, min(N, _CHUNK_ELEMENTS // V))
-        buffer = hidden.new_empty((chunk, V))
+        chunk = _even_share(N, max(1, _CHUNK_ELEMENTS // V))
+        buffer = hidden.new_empty((chunk, -(-V // _ALIGNED) * _ALIGNED))[:, :V]
         for start in range(0, N, chunk):
             h = hidden[start : start + chunk]
             target = targets[start : start + chunk, None]
@@ -106,3 +107,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grad_outputs[0]  # that of `smoothed`; nll is only looked at
         return (grad_hidden * scale).to(grad_hidden.dtype), grad_weight * scale, None, None
+
+
+def _even_share(total: int, most: int) -> int:
+    """The size of as few equal parts as there can be of at most `most` each."""
+    return max(1, -(-total // max(1, -(-total // most))))
