@@ -13,7 +13,7 @@ from environments import Absent
 from peers.toolkit import Case, Job, Toolkit
 from trainee import Trainee, Update
 
-KEPT = 0.6  # of the machine's memory may stay with trainings that wait for their next turn
+KEPT = 0.75  # of the machine's memory may stay with trainings that wait for their next turn
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,22 @@ class Entrant:
 
 
 def contest(
-    entrants: list[Entrant], effort: Effort, gemm: Callable[[], float], say: Callable[[str], None]
+    entrants: list[Entrant],
+    effort: Effort,
+    gemm: Callable[[], float],
+    say: Callable[[str], None],
+    first: int = 0,
 ) -> dict[int, float]:
     """Let the entrants take turns; return the machine's matrix-product rate in each round.
 
-    Of those that may wait, as many do as fit into memory together.
+    Of those that may wait, as many do as fit into memory together. Rounds count from `first`, so
+    that some may go on after others have had their last turn.
     """
     rates: dict[int, float] = {}
     room = KEPT * total_mb()
     try:
-        for number in range(effort.rounds):
-            if number and effort.left <= 0:
+        for number in range(first, first + effort.rounds):
+            if number > first and effort.left <= 0:
                 break
             samples: list[float] = []
             # There and back, so that nobody is always the first.

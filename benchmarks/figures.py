@@ -124,6 +124,17 @@ def usual_ways(entrants: list[Entrant]) -> dict[str, Entrant]:
     return {entrant.case.method: entrant for entrant in sorted(entrants, key=rank)}
 
 
+def finalists(entrants: list[Entrant]) -> list[Entrant]:
+    """Kutta's usual way by each method, and of every peer the way that was fastest so far."""
+    ours = [e for e in entrants if e.toolkit.name == "Kutta"]
+    usual = {method: e for method, e in usual_ways(ours).items() if "+" not in method}
+    best: dict[str, Entrant] = {}
+    for entrant in sorted(entrants, key=lambda e: median(e.rates.values())):
+        if entrant not in ours:
+            best[entrant.toolkit.name] = entrant
+    return [*usual.values(), *best.values()]
+
+
 def figures_of(
     size: Size, entrants: list[Entrant], corpus: Corpus, gemm: dict[int, float]
 ) -> Iterator[Figure]:
@@ -139,8 +150,11 @@ def figures_of(
     share = row_of(euler, gemm, corpus)["gemm_share"]
     yield Figure(size.name, "gemm_share", share, at_least=0.75 if base else None)
     # The fastest peer in one process, as most people start it, and the fastest of all.
-    alone = [e for e in peers if e.case.split.processes == 1]
-    best = [min(group, key=lambda e: times_faster(euler, e)) for group in (alone, peers) if group]
+    # A single round says little where others have had many.
+    shared = {e.name: len(e.rates.keys() & euler.rates.keys()) for e in peers}
+    rivals = [e for e in peers if 2 * shared[e.name] >= max(shared.values())]
+    alone = [e for e in rivals if e.case.split.processes == 1]
+    best = [min(group, key=lambda e: times_faster(euler, e)) for group in (alone, rivals) if group]
     for name, peer in {peer.name: peer for peer in best}.items():
         times = times_faster(euler, peer)
         yield Figure(size.name, f"speed / {name}", times, at_least=FASTER[size.name])

@@ -19,7 +19,16 @@ from corpus import Corpus, unpack
 from costmodel import Link, work_of
 from costmodel import Size as Model
 from environments import INSTALLED, Absent, last_line, python_of
-from figures import Figure, Row, fastest, figures_of, operations_per_token, row_of, times_faster
+from figures import (
+    Figure,
+    Row,
+    fastest,
+    figures_of,
+    finalists,
+    operations_per_token,
+    row_of,
+    times_faster,
+)
 from peers import eole, fairseq, joeynmt, kutta, marian
 from peers.toolkit import SIZES, Case, Job, Place, Size, Split, Toolkit, number_in
 from predict import table
@@ -263,6 +272,17 @@ def test_targets_are_held_against_the_best_peer_in_each_respect() -> None:
     cost = figures["rk4 time_per_arithmetic"]
     assert cost.value == pytest.approx(4 / more)
     assert cost.verdict == "MISSED"
+
+
+def test_the_best_of_each_toolkit_go_on_in_rounds_of_their_own() -> None:
+    slow, fast = measured("peer", {0: 300.0}, 1), measured("peer", {0: 320.0}, 1)
+    ours = [measured("Kutta", {0: 400.0}, 1, m) for m in ("euler", "rk2", "rk4+recompute")]
+    assert finalists([*ours, slow, fast]) == [*ours[:2], fast]
+    again = made_up_entrant("again", TRAINING.format(seconds=0.05))
+    again.turns = {0: [Update(100, 1.0)]}
+    gemm = contest([again], Effort(1, 1, 2), lambda: 100.0, lambda text: None, first=1)
+    assert gemm.keys() == {1, 2}
+    assert again.rates.keys() == {0, 1, 2}
 
 
 def test_targets_are_those_of_the_usual_way_and_not_of_the_fastest() -> None:

@@ -89,4 +89,5 @@ TOOLKIT = Toolkit(
     ),
     prepare=prepare,
     job=job,
+    usual={"base": Split(pieces=4)},
 )

@@ -10,6 +10,7 @@ import torch
 
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.training import memory
 from kutta.training.checkpoint import list_checkpoints
 from kutta.training.memory import no_more_than_there_is, out_of_memory
 
@@ -102,6 +103,19 @@ def test_memory_is_limited_to_what_is_there_and_only_for_a_while() -> None:
         half, _ = resource.getrlimit(resource.RLIMIT_DATA)
     assert 0 < half < whole
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@needs_linux
+def test_a_container_has_less_than_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_GROUP", tmp_path / "nowhere")
+    machine = memory._room()
+    monkeypatch.setattr(memory, "_GROUP", tmp_path)
+    (tmp_path / "memory.stat").write_text("anon 3000\nfile 9000\n")
+    for most, room in (("10000", 7000), ("2000", 0), ("max", machine)):
+        (tmp_path / "memory.max").write_text(f"{most}\n")
+        assert memory._room() == pytest.approx(room, rel=0.2)
 
 
 @needs_linux

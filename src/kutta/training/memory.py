@@ -17,6 +17,7 @@ from kutta.errors import InputError
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # names of glibc's mallopt
 _LARGEST = 2**31 - 1
+_GROUP = Path("/sys/fs/cgroup")
 
 
 def keep_freed_memory() -> None:
@@ -42,8 +43,7 @@ def no_more_than_there_is(device: torch.device, processes: int) -> Generator[Non
     Linux promises memory that it does not have, and kills who takes it without a word. Here it
     refuses instead, which can be told. On a GPU and on other systems this does nothing.
     """
-    room = _bytes(Path("/proc/meminfo"), "MemAvailable", "SwapFree")
-    held = _bytes(Path("/proc/self/status"), "VmData")
+    room, held = _room(), _bytes(Path("/proc/self/status"), "VmData")
     if resource is None or device.type != "cpu" or not (room and held):
         yield
         return
@@ -55,6 +55,17 @@ def no_more_than_there_is(device: torch.device, processes: int) -> Generator[Non
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
+def _room() -> int:
+    """Bytes that this machine has left, or the container that this process is in."""
+    room = _bytes(Path("/proc/meminfo"), "MemAvailable", "SwapFree")
+    try:
+        most = int((_GROUP / "memory.max").read_text())
+        used = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+        return min(room, max(0, most - int(used["anon"])))  # other pages are given up when needed
+    except (OSError, ValueError, KeyError):  # no container, or one without a limit
+        return room
 
 
 def _bytes(file: Path, *names: str) -> int:
