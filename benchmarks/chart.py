@@ -32,10 +32,12 @@ def bars_of(rows: list[Row], size: str) -> list[Row]:
 
 
 def label_of(row: Row) -> str:
-    method = f" {row['method']}" if row["toolkit"] == "Kutta" else ""
-    pieces, several, way = row["split"].partition(", ")
-    tokens = f" of {pieces.rpartition(' ')[2]}" if way.endswith("lanes") else ""
-    return f"{row['toolkit']}{method}{several}{way}{tokens}"
+    pieces, _, way = row["split"].partition(", ")
+    tokens = pieces.rpartition(" ")[2]
+    if row["toolkit"] != "Kutta":
+        return f"{row['toolkit']}, {way}" if way else row["toolkit"]
+    at_once = f"{way} of {tokens}" if way else f"{tokens} at a time"
+    return f"Kutta {row['method']}, {at_once}"
 
 
 def draw(rows: list[Row], path: Path) -> None:

@@ -397,7 +397,9 @@ def test_runs_of_several_sizes_are_joined() -> None:
 
 def test_bars_say_what_they_are() -> None:
     ours = {"toolkit": "Kutta", "method": "rk2", "split": "4 x 1,024, 2 processes"}
-    assert label_of(ours) == "Kutta rk2, 2 processes"
+    assert label_of(ours) == "Kutta rk2, 2 processes of 1,024"
+    assert label_of(ours | {"split": "8 x 512"}) == "Kutta rk2, 512 at a time"
+    assert label_of(ours | {"toolkit": "fairseq"}) == "fairseq, 2 processes"
     assert label_of(ours | {"split": "8 x 512, 2 lanes"}) == "Kutta rk2, 2 lanes of 512"
     assert label_of(ours | {"toolkit": "eole", "split": "4,096"}) == "eole"
 
