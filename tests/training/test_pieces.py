@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kutta.errors import InputError
 from kutta.training import pieces
-from kutta.training.checkpoint import list_checkpoints
+from kutta.training.checkpoint import best_step, list_checkpoints
 from kutta.training.pieces import piece_count, settle_pieces
 from kutta.training.run import plan_of, train
 from tests.training.test_loop import Configure
@@ -90,6 +90,10 @@ def test_a_run_of_a_version_without_pieces_goes_on_without_them(
     state.write_text(json.dumps(values))
     monkeypatch.setattr(pieces, "piece_count", lambda *_: 4)
     assert settle_pieces(config, CPU).pieces == 1
+    for damaged in ("", "[]", "{}", '{"pieces": null}', '{"pieces": "2"}', '{"pieces": 0}'):
+        state.write_text(damaged)
+        assert settle_pieces(config, CPU).pieces == 4
+        assert best_step(state.parent) == 0
 
 
 def test_a_damaged_checkpoint_is_told_of_as_such(configure: Configure, silent: Console) -> None:

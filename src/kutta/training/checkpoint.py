@@ -110,13 +110,17 @@ def step_of(checkpoint: Path) -> int:
 
 def best_step(checkpoint: Path) -> int:
     """The step of the best validation up to this checkpoint; 0 where none was made."""
-    return int(_readable_state(checkpoint).get("progress", {}).get("best_step", 0))
+    try:
+        return int(_readable_state(checkpoint)["progress"]["best_step"])
+    except (KeyError, TypeError, ValueError):
+        return 0
 
 
 def pieces_of(checkpoint: Path) -> int | None:
     """In how many pieces a batch was computed; None where the checkpoint is damaged."""
     state = _readable_state(checkpoint)
-    return int(state.get("pieces", 1)) if state else None  # an earlier version cut none
+    pieces = state.get("pieces", 1) if state else None  # an earlier version cut none
+    return pieces if isinstance(pieces, int) and pieces > 0 else None
 
 
 def regular_checkpoints(run: Path) -> list[Path]:
