@@ -144,13 +144,13 @@ def test_the_config_of_kutta_is_one_that_kutta_reads(tmp_path: Path) -> None:
 def test_the_usual_way_of_kutta_is_what_it_chooses_by_itself(tmp_path: Path, size: Size) -> None:
     from kutta.config import Config
     from kutta.training.lanes import lane_count
-    from kutta.training.pieces import settle_pieces
+    from kutta.training.resolve import resolve
 
     usual, path = kutta.TOOLKIT.usual[size.name], tmp_path / "config.toml"
     text = kutta.config_of(Case(size, "euler", usual), tmp_path, tmp_path / "run")
     path.write_text(text, encoding="utf-8")
     config = Config.load(path, ["train.pieces=0", "train.lanes=0"])
-    settings = settle_pieces(config, torch.device("cpu"))
+    settings = resolve(config, torch.device("cpu")).train
     assert (settings.pieces, lane_count(settings, threads=2)) == (usual.pieces, usual.lanes)
 
 

@@ -27,6 +27,7 @@ _FREE_KEYS = frozenset({"run", "data.dir", "data.test"}) | {
     for name in (
         *("max_steps", "device", "workers", "shard", "threads", "lanes", "recompute"),
         *("log_every", "save_every", "valid_every", "valid_bleu", "patience", "best", "keep_last"),
+        "final_model",
         *("max_bad_steps", "tensorboard"),
     )
 }
@@ -107,6 +108,8 @@ class Config(Section):
         if not isinstance(values, dict):
             raise InputError(f"{path} does not hold a table of settings; give a config.")
         settings = cast(dict[str, Any], values)
+        if kind == "JSON":
+            settings = from_earlier(settings)
         for override in overrides:
             apply_override(settings, override)
         return cls.parse(settings, where=str(path))
@@ -149,6 +152,15 @@ class Config(Section):
             mode="json", exclude={"run": True, "data": {"dir"}}, exclude_defaults=True
         )
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def from_earlier(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were kept of a run, with what an earlier version did not write down."""
+    model: Any = values.get("model")
+    if isinstance(model, dict) and "encoder_layers" in model:
+        # Every model was tied before there was a choice.
+        values = values | {"model": {"tie_embeddings": True} | cast(dict[str, Any], model)}
+    return values
 
 
 def _written(value: Any) -> str:

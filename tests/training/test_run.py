@@ -103,7 +103,9 @@ def test_a_run_from_text_to_translation(configure: Configure, silently: Train) -
     assert saved(config) == [4, 8]
     assert recorded(config, "train") == list(range(1, 9))
     assert recorded(config, "valid") == [4, 8]
-    assert Config.load(run / "config.json") == config
+    assert Config.load(run / "config.json") == configure(
+        "train.valid_bleu=true", "train.tensorboard=true", "train.pieces=1"
+    )
     for file in run.rglob("*"):
         if file.is_file() and file.name not in ("config.json", "train.log"):
             assert str(run.parent).encode() not in file.read_bytes(), f"{file} holds a path"
@@ -401,7 +403,8 @@ def test_a_run_of_another_config_is_refused_with_key_and_values(
         assert phrase in str(caught.value)
         assert "--overwrite" in str(caught.value)
     assert saved(configure()) == before
-    assert Config.load(Path(configure().run) / "config.json") == configure("train.max_steps=4")
+    kept = Config.load(Path(configure().run) / "config.json")
+    assert kept == configure("train.max_steps=4", "train.pieces=1")
 
 
 def test_free_settings_may_change_and_more_steps_go_on(
@@ -409,9 +412,10 @@ def test_free_settings_may_change_and_more_steps_go_on(
 ) -> None:
     config = configure("train.max_steps=4")
     assert silently(config).step == 4
-    longer = configure("train.max_steps=8", "train.log_every=2", "decode.beam=1")
+    settings = ("train.max_steps=8", "train.log_every=2", "decode.beam=1")
+    longer = configure(*settings)
     assert silently(longer).step == 8
-    assert Config.load(Path(config.run) / "config.json") == longer
+    assert Config.load(Path(config.run) / "config.json") == configure(*settings, "train.pieces=1")
     straight = configure("train.max_steps=8", f"run={tmp_path / 'straight'}")
     silently(straight)
     assert model_of(longer) == model_of(straight)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from kutta.model.decoding import Embedding, TextModel
+from kutta.model.decoding import Embedding, OutputLayer, TextModel
 from kutta.model.stack import Layer, Stack
 from kutta.ode import Solver
 
@@ -42,7 +42,7 @@ def cost_of(model: TextModel) -> Cost:
         if layer.cross is not None
     )
     return Cost(
-        embeddings=_count(child for child in model.children() if isinstance(child, Embedding)),
+        embeddings=_count(c for c in model.children() if isinstance(c, Embedding | OutputLayer)),
         encoder=_count(encoder),
         decoder=_count([model.decoder]),
         solver=_count(solvers),

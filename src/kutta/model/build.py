@@ -15,7 +15,8 @@ def build_model(
 ) -> TextModel:
     """A freshly initialised model of these settings: without an encoder, a language model."""
     if config.encoder_layers == 0:
-        return LanguageModel(_shape(config, config.decoder_layers), target_vocabulary)
+        shape = _shape(config, config.decoder_layers)
+        return LanguageModel(shape, target_vocabulary, config.tie_embeddings)
     decoder = _shape(
         config,
         config.decoder_layers,
@@ -24,7 +25,9 @@ def build_model(
         cross=True,
     )
     encoder = _shape(config, config.encoder_layers)
-    return TranslationModel(encoder, decoder, source_vocabulary, target_vocabulary, shared)
+    return TranslationModel(
+        encoder, decoder, source_vocabulary, target_vocabulary, shared, config.tie_embeddings
+    )
 
 
 def own_tableau(config: ModelConfig) -> ButcherTableau | None:

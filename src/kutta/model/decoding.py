@@ -53,21 +53,30 @@ def sinusoids(start: int, count: int, width: int, device: torch.device) -> Tenso
     return functional.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
 
 
+class OutputLayer(nn.Module):
+    """The matrix (V, d) of an output layer that is not tied to the embedding; no bias."""
+
+    def __init__(self, vocabulary: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary, d_model))
+
+
 class TextModel(nn.Module):
     """A model that gives the next token of a text: what training, search and sampling know of it.
 
-    A kind of it sets `pad`, `target_embedding` and `decoder`, in the order in which its parameters
-    are to be drawn, and defines forward(source, target_in) -> hidden states (T, B, d).
+    A kind of it sets `pad`, `target_embedding`, `decoder` and `output`, in the order in which its
+    parameters are to be drawn, and defines forward(source, target_in) -> hidden states (T, B, d).
     """
 
     pad: int
     target_embedding: Embedding
     decoder: Stack
+    output: OutputLayer | None  # None: tied to the target embedding
 
     @property
     def output_weight(self) -> Tensor:
-        """The output layer's matrix (V, d), tied to the target embedding."""
-        return self.target_embedding.tokens.weight
+        """The output layer's matrix (V, d)."""
+        return (self.output or self.target_embedding.tokens).weight
 
     def project(self, hidden: Tensor) -> Tensor:
         """hidden (..., d) -> logits (..., V)."""

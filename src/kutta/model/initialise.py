@@ -9,16 +9,19 @@ from torch import Tensor, nn
 
 from kutta.model.admin import Admin
 from kutta.model.attention import SelfAttention
+from kutta.model.decoding import OutputLayer
 from kutta.model.stack import Stack
 
 
 def initialise(model: nn.Module) -> None:
-    """Embeddings N(0, d^-1/2); each projection Xavier-uniform with zero bias."""
+    """Embeddings and output layer N(0, d^-1/2); projections Xavier-uniform with zero bias."""
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
             if module.padding_idx is not None:
                 nn.init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, OutputLayer):
+            nn.init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
         elif isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from kutta.model.decoding import DecoderState, Embedding, TextModel
+from kutta.model.decoding import DecoderState, Embedding, OutputLayer, TextModel
 from kutta.model.initialise import initialise
 from kutta.model.stack import Stack, StackShape
 
@@ -10,14 +10,17 @@ from kutta.model.stack import Stack, StackShape
 class LanguageModel(TextModel):
     """Pre-norm decoder-only Transformer whose blocks are steps of an ODE solver.
 
-    One embedding serves for the input and the output layer.
+    The output layer has a matrix of its own, or with `tied` that of the embedding.
     """
 
-    def __init__(self, shape: StackShape, vocabulary: int, pad: int = 0) -> None:
+    def __init__(
+        self, shape: StackShape, vocabulary: int, tied: bool = False, pad: int = 0
+    ) -> None:
         super().__init__()
         self.pad = pad
         self.target_embedding = Embedding(vocabulary, shape.d_model, pad, shape.dropout)
         self.decoder = Stack(shape)
+        self.output = None if tied else OutputLayer(vocabulary, shape.d_model)
         initialise(self)
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kutta.model.decoding import DecoderState, Embedding, TextModel, offsets, over_heads
+from kutta.model.decoding import (
+    DecoderState,
+    Embedding,
+    OutputLayer,
+    TextModel,
+    offsets,
+    over_heads,
+)
 from kutta.model.field import Context
 from kutta.model.initialise import initialise
 from kutta.model.stack import Stack, StackShape
@@ -27,8 +34,8 @@ class Memory:
 class TranslationModel(TextModel):
     """Pre-norm encoder-decoder Transformer whose blocks are steps of an ODE solver.
 
-    `shared` uses one embedding for source, target and output layer; otherwise the target
-    embedding is tied to the output layer and the source has its own.
+    `shared` uses one embedding for source and target; otherwise the source has its own. `tied`
+    makes the target embedding the output layer too; otherwise that has its own matrix.
     """
 
     def __init__(
@@ -38,6 +45,7 @@ class TranslationModel(TextModel):
         source_vocabulary: int,
         target_vocabulary: int,
         shared: bool,
+        tied: bool = True,
         pad: int = 0,
     ) -> None:
         super().__init__()
@@ -51,6 +59,7 @@ class TranslationModel(TextModel):
         )
         self.encoder = Stack(encoder)
         self.decoder = Stack(decoder)
+        self.output = None if tied else OutputLayer(target_vocabulary, d)
         initialise(self)
 
     def encode(self, source: Tensor) -> Memory:

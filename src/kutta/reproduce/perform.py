@@ -22,8 +22,8 @@ from kutta.data.store import Store
 from kutta.errors import InputError
 from kutta.model.weights import read_shapes
 from kutta.training.checkpoint import list_checkpoints, step_of
-from kutta.training.pieces import settle_pieces
 from kutta.training.report import read_metrics
+from kutta.training.resolve import resolve
 from kutta.training.run import train
 from kutta.translate.loading import choose_device
 
@@ -96,7 +96,7 @@ _LOGGED = {
 
 
 def _steps_per_epoch(run: Path, config: Config) -> float:
-    settings = settle_pieces(config, choose_device(config.train.device))
+    settings = resolve(config, choose_device(config.train.device)).train
     store = Store.open(run / "store" / "train.arrow")
     few = settings.compile
     stream = BatchStream(store, settings.micro_tokens, settings.seed, few_shapes=few)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kutta.config import Config, known_keys
+from kutta.config import Config, from_earlier, known_keys
 from kutta.corpora.recipes import RECIPES
 from kutta.errors import InputError
 from kutta.files import write_json
@@ -190,7 +190,7 @@ def _difference(before: dict[str, Any], plan: Plan) -> str | None:
         if name not in now:
             return f"it has the run {name}, which the experiment does not have any more"
         try:
-            kept = Config.parse(config, where=f"the run {name} there")
+            kept = Config.parse(from_earlier(config), where=f"the run {name} there")
         except InputError as error:
             return str(error).removesuffix(".")
         for key in known_keys():

@@ -1,7 +1,7 @@
 """[model]: sizes and the numerical method."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
@@ -71,6 +71,11 @@ class ModelConfig(Section):
     layer_drop: float = Field(
         default=0.0, ge=0.0, lt=1.0, description="skip whole layers at random in training"
     )
+    tie_embeddings: bool = Field(
+        default=True,
+        description="the output layer is the target embedding; a language model's is not, unless "
+        "asked for",
+    )
     relative_positions: int = Field(default=8, ge=0, description="clip distance; 0 for none")
     dropout: float = Field(
         default=0.1, ge=0.0, lt=1.0, description="after each sublayer and embedding"
@@ -79,6 +84,16 @@ class ModelConfig(Section):
         default=0.1, ge=0.0, lt=1.0, description="on attention weights"
     )
     relu_dropout: float = Field(default=0.1, ge=0.0, lt=1.0, description="inside the feed-forward")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _untied_language_model(cls, values: Any) -> Any:
+        """A language model has an output layer of its own where nothing else is said."""
+        if isinstance(values, dict):
+            settings = cast(dict[str, Any], values)
+            if settings.get("encoder_layers") == 0:
+                return {"tie_embeddings": False} | settings
+        return values
 
     @field_validator("solver", "decoder_solver")
     @classmethod

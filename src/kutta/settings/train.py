@@ -37,8 +37,10 @@ class TrainConfig(Section):
     label_smoothing: float = Field(
         default=0.1, ge=0.0, lt=1.0, description="mass spread over all tokens"
     )
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
-        default="fp32", description="arithmetic of the matrix products"
+    precision: Literal["fp32", "tf32", "bf16", "fp16", "mixed"] = Field(
+        default="fp32",
+        description="arithmetic of the matrix products; mixed: 16 bits where the device has them "
+        "(bf16, else fp16 on a GPU and fp32 on a CPU), decided when the run is begun",
     )
     recompute: bool = Field(
         default=False,
@@ -79,6 +81,11 @@ class TrainConfig(Section):
     )
     best: Literal["loss", "bleu"] = Field(
         default="loss", description="what the best checkpoint is best at"
+    )
+    final_model: Literal["average", "last", "best"] = Field(
+        default="average",
+        description="what model.safetensors is in the end: the average of the last decode.average "
+        "checkpoints, the last one, or the best by validation",
     )
     keep_last: int = Field(default=10, ge=1, description="checkpoints kept")
     max_bad_steps: int = Field(

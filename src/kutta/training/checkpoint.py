@@ -196,7 +196,10 @@ def average(paths: Sequence[Path], out: Path) -> None:
         for name, tensor in weights.items():
             total[name] += tensor.double()
     mean = {name: (tensor / len(files)).to(first[name].dtype) for name, tensor in total.items()}
-    write_tensors(mean, out, origin=f"average:{len(files)}")
+    origin = f"average:{len(files)}"
+    if len(files) == 1 and paths[0].is_dir():
+        origin = f"step:{step_of(paths[0])}"
+    write_tensors(mean, out, origin)
 
 
 Tensors = dict[str, Tensor]

@@ -21,6 +21,7 @@ from kutta.files import remove, write_json, write_text
 from kutta.training.beginning import check_shallow, shallow_tokenizers
 from kutta.training.checkpoint import FOLDER as CHECKPOINTS
 from kutta.training.checkpoint import list_checkpoints
+from kutta.training.resolve import as_begun, begun_config
 
 
 @contextmanager
@@ -64,6 +65,7 @@ def open_run(config: Config, overwrite: bool = False) -> Path:
             if path != kept:  # stays until it is replaced: half-emptied, this is still a run
                 remove(path)
     check_same(config)
+    config = as_begun(config)
     for folder in (run, run / "store", run / CHECKPOINTS):
         for leftover in list(folder.glob(".*.tmp")):  # of a process that was killed
             remove(leftover)
@@ -83,7 +85,8 @@ def check_same(config: Config) -> None:
     begun = bool(list_checkpoints(run))
     sections = ["data"] if is_prepared(run) or begun else []
     sections += ["model", "train"] if begun else []
-    difference = Config.load(run / "config.json").conflict(config, sections)
+    kept = begun_config(run) or Config.load(run / "config.json")
+    difference = kept.conflict(as_begun(config), sections)
     if difference:
         raise InputError(
             f"{run} holds a run of another config ({difference}); choose another run, or "

@@ -26,8 +26,8 @@ from kutta.training.checkpoint import Progress, list_checkpoints, resume
 from kutta.training.crew import crew, crew_size, idle_gpus, threads_of
 from kutta.training.folder import alone, check_same, check_text, is_prepared, open_run, prepare_run
 from kutta.training.loop import make_trainer
-from kutta.training.pieces import settle_pieces
 from kutta.training.report import last_validation
+from kutta.training.resolve import resolve
 from kutta.training.session import Outcome, Session, validation_text
 from kutta.training.team import ALONE, job, launched, meet, restarts
 from kutta.translate.loading import choose_device
@@ -53,7 +53,8 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
             if job():
                 write_text(run / "job", job())
         team.wait()
-        settings = settle_pieces(config, device)
+        config = resolve(config, device)
+        settings = config.train
         tokenizers = Tokenizers.load(run)
         torch.manual_seed(settings.seed)
         model = build_model(
@@ -89,7 +90,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         # Read now: text that has moved away should not end a training at its first validation.
         pairs = validation_text(config) if team.leads else []
         session = Session(
-            config, settings, run, trainer, tokenizers, pairs, progress, plain, last_validation(run)
+            config, run, trainer, tokenizers, pairs, progress, plain, last_validation(run)
         )
         return session.go(stream, console)
 
@@ -125,7 +126,9 @@ def _make_ready(config: Config, overwrite: bool, device: torch.device, console: 
             "set train.precision = 'fp32' here",
             stacklevel=3,
         )
-    report = prepare_run(config, open_run(config, overwrite))
+    run = open_run(config, overwrite)
+    write_text(run / "config.json", resolve(config, device).to_json())
+    report = prepare_run(config, run)
     if report is not None:
         console.print(str(report), highlight=False, markup=False)
 
@@ -137,7 +140,8 @@ def plan_of(config: Config) -> str:
     done = list_checkpoints(run)
     check_same(config)
     device = choose_device(settings.device)
-    pieces = settle_pieces(config, device).pieces
+    settings = resolve(config, device).train
+    pieces = settings.pieces
     if not done:
         check_shallow(config)
     beginning = f"go on from {done[-1].name}" if done else "start"

@@ -21,9 +21,11 @@ from kutta.training.card import method_of, model_card
 from kutta.training.checkpoint import (
     Progress,
     average,
+    list_checkpoints,
     prune,
     regular_checkpoints,
     save_checkpoint,
+    step_of,
 )
 from kutta.training.distributed import is_sharded
 from kutta.training.loop import Step, Trainer, fit, rehearse
@@ -50,7 +52,6 @@ class Session:
     """What a sitting knows. All processes of a team have one; the leader's writes and speaks."""
 
     config: Config
-    settings: TrainConfig  # those of the config, with the number of pieces decided
     run: Path
     trainer: Trainer
     tokenizers: Tokenizers
@@ -58,6 +59,10 @@ class Session:
     progress: Progress
     plain: TextModel | None  # the leader's place for whole parameters, where they are split
     latest: Validation | None = None
+
+    @property
+    def settings(self) -> TrainConfig:
+        return self.config.train
 
     def go(self, stream: BatchStream, console: Console) -> Outcome:
         """Train, validate, save; then average the last checkpoints into model.safetensors."""
@@ -175,14 +180,26 @@ class Session:
         return patience > 0 and self.progress.since_best >= patience
 
     def _finish(self, reporter: Reporter | Bystander) -> None:
-        # No more than keep_last: a best that was kept from long ago is not among the last.
-        count = min(self.config.decode.average, self.settings.keep_last)
-        chosen = regular_checkpoints(self.run)[-count:]
+        what, chosen = self._final()
         average(chosen, self.run / "model.safetensors")
         write_text(self.run / "README.md", model_card(self.config, self.trainer, self.latest))
-        reporter.say(
-            f"{self.run / 'model.safetensors'}: the average of the last {len(chosen)} checkpoints"
-        )
+        reporter.say(f"{self.run / 'model.safetensors'}: {what}")
+
+    def _final(self) -> tuple[str, list[Path]]:
+        """The checkpoints that make the final model, and what it is in words."""
+        regular, kind, best = regular_checkpoints(self.run), self.settings.final_model, self._best()
+        if kind == "best" and best is not None:
+            return f"the best checkpoint, {best.name}", [best]
+        if kind != "average":
+            return f"the last checkpoint, {regular[-1].name}", regular[-1:]
+        # No more than keep_last: a best that was kept from long ago is not among the last.
+        chosen = regular[-min(self.config.decode.average, self.settings.keep_last) :]
+        return f"the average of the last {len(chosen)} checkpoints", chosen
+
+    def _best(self) -> Path | None:
+        """The checkpoint of the best validation, where one was better than nothing."""
+        steps = {step_of(path): path for path in list_checkpoints(self.run)}
+        return steps.get(self.progress.best_step)
 
 
 def translates(config: Config) -> bool:

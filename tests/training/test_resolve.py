@@ -8,9 +8,10 @@ import torch
 from rich.console import Console
 
 from kutta.errors import InputError
-from kutta.training import pieces
+from kutta.files import write_text
+from kutta.training import resolve as resolving
 from kutta.training.checkpoint import best_step, list_checkpoints
-from kutta.training.pieces import piece_count, settle_pieces
+from kutta.training.resolve import resolve
 from kutta.training.run import plan_of, train
 from tests.training.test_loop import Configure
 
@@ -42,9 +43,9 @@ def test_a_cpu_gets_pieces_that_fit_its_cache(
     configure: Configure, device: torch.device, settings: tuple[str, ...], wanted: int
 ) -> None:
     config = configure(*settings)
-    count = piece_count(config, device)
-    assert count == wanted
-    assert settle_pieces(config, device).micro_tokens > config.data.max_length
+    settings = resolve(config, device).train
+    assert settings.pieces == wanted
+    assert settings.micro_tokens > config.data.max_length
 
 
 def final(run: Path) -> bytes:
@@ -71,10 +72,10 @@ def test_a_run_keeps_its_pieces_where_another_device_would_have_others(
         settings = ("train.batch_tokens=320", f"train.max_steps={steps}", f"run={tmp_path / name}")
         train(configure(*settings), console=silent)
 
-    monkeypatch.setattr(pieces, "piece_count", lambda *_: 4)
+    monkeypatch.setattr(resolving, "piece_count", lambda *_: 4)
     go("whole", 8)
     go("parts", 4)
-    monkeypatch.setattr(pieces, "piece_count", lambda *_: 1)
+    monkeypatch.setattr(resolving, "piece_count", lambda *_: 1)
     go("parts", 8)
     assert final(tmp_path / "parts") == final(tmp_path / "whole")
 
@@ -88,11 +89,12 @@ def test_a_run_of_a_version_without_pieces_goes_on_without_them(
     values = json.loads(state.read_text())
     assert values.pop("pieces") == 1
     state.write_text(json.dumps(values))
-    monkeypatch.setattr(pieces, "piece_count", lambda *_: 4)
-    assert settle_pieces(config, CPU).pieces == 1
+    write_text(Path(config.run) / "config.json", config.to_json())  # pieces = 0, undecided
+    monkeypatch.setattr(resolving, "piece_count", lambda *_: 4)
+    assert resolve(config, CPU).train.pieces == 1
     for damaged in ("", "[]", "{}", '{"pieces": null}', '{"pieces": "2"}', '{"pieces": 0}'):
         state.write_text(damaged)
-        assert settle_pieces(config, CPU).pieces == 4
+        assert resolve(config, CPU).train.pieces == 4
         assert best_step(state.parent) == 0
 
 
@@ -128,5 +130,5 @@ def test_pieces_too_small_for_a_sentence_are_refused(configure: Configure) -> No
 
 def test_pieces_cannot_change_within_a_run(configure: Configure, silent: Console) -> None:
     train(configure("train.max_steps=4"), console=silent)
-    with pytest.raises(InputError, match=r"train\.pieces = 0 there, 2 here"):
+    with pytest.raises(InputError, match=r"train\.pieces = 1 there, 2 here"):
         train(configure("train.max_steps=8", "train.pieces=2"), console=silent)
