@@ -361,4 +361,4 @@ def test_a_checkpoint_is_scored_and_named_in_its_signature(folder: Path) -> None
     assert f"step:{int(checkpoint.name[5:])}|beam" in answer.out
     assert (folder / "run" / "hypotheses" / checkpoint.name / "test.yy").is_file()
     assert kutta("average", "run", "--last", 1, cwd=folder).code == 0
-    assert "average:1|beam" in kutta("evaluate", "run", cwd=folder).out
+    assert "step:4|beam" in kutta("evaluate", "run", cwd=folder).out

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 LAYERS = (
     ("errors", "files", "mistakes", "settings", "config", "ode"),
     ("model", "data", "grammar", "corpora"),
-    ("training", "translate", "metrics", "rouge", "significance"),
+    ("training", "translate", "metrics"),
     ("analysis", "reproduce", "server", "commands", "demo", "cli"),
 )
 # Beside the straight line: the built-in corpus (words and rules of two languages), and how public
@@ -28,7 +28,7 @@ FRONT_DOORS = {"__init__", "__main__"}  # these show the house to users, so they
 OPEN_TO_ALL = {"__version__"}  # the only name a room may take from the front door
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 8_800  # of all rooms below the last layer that are not beside the line
+MAX_CORE_LINES = 9_200  # of all rooms below the last layer that are not beside the line
 
 Rooms = dict[str, set[str]]
 
@@ -185,9 +185,9 @@ def test_an_allowed_import_is_not_complained_about(tmp_path: Path, file: str, li
 
 
 def test_a_circle_and_an_unplanned_room_are_found(tmp_path: Path) -> None:
-    circle = {"training/loop.py": "import kutta.metrics", "metrics.py": "import kutta.training"}
+    circle = {"training/loop.py": "import kutta.data", "data/store.py": "import kutta.training"}
     graph = rooms_and_imports(build(tmp_path, {**circle, "cellar/wine.py": ""}))
-    assert set(cycle(graph)) == {"training", "metrics"}
+    assert set(cycle(graph)) == {"training", "data"}
     assert unplanned_rooms(graph) == ["cellar"]
 
 

@@ -14,10 +14,10 @@ from kutta.data.prepare import expected_vocabulary
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import atomic_path
-from kutta.metrics import METRICS, Score, multi_bleu
+from kutta.metrics import METRICS, Comparison, Score, multi_bleu, paired_bootstrap
 from kutta.model.arithmetic import cost_of
 from kutta.model.build import build_model, own_tableau
-from kutta.significance import Comparison, paired_bootstrap
+from kutta.settings.data import GERMAN, language_of
 from kutta.training.card import depth, unusual
 from kutta.training.checkpoint import (
     average,
@@ -125,11 +125,17 @@ def score_files(
     against: Path | None,
     lowercase: bool,
     language: str | None,
+    split_compounds: bool,
     samples: int,
     seed: int,
 ) -> list[Score] | list[Comparison]:
     """Score a file against references, or compare it with another system's file."""
-    table = {**METRICS, "bleu": multi_bleu(lowercase, language)}
+    if split_compounds and language_of(language or "de") not in GERMAN:
+        raise InputError(
+            f"--split-compounds is how translations into German are scored, and --tokenize is "
+            f"{language!r}; leave it out."
+        )
+    table = {**METRICS, "bleu": multi_bleu(lowercase, language, split_compounds)}
     for name in names:
         if name not in table:
             raise InputError(f"There is no metric {name!r}; choose from {', '.join(table)}.")

@@ -22,7 +22,12 @@ from kutta.settings import DataConfig, DecodeConfig, ModelConfig, Section, Train
 __all__ = ["Config", "DataConfig", "DecodeConfig", "ModelConfig", "Section", "TrainConfig"]
 
 # Settings that may change when a run goes on: they do not touch what one update computes.
-_FREE_KEYS = frozenset({"run", "data.dir", "data.test"}) | {
+_FREE_KEYS = frozenset(
+    {
+        *("run", "data.dir", "data.test"),
+        *("data.split_compounds", "data.raw_references", "data.lowercased"),  # scoring only
+    }
+) | {
     f"train.{name}"
     for name in (
         *("max_steps", "device", "workers", "shard", "threads", "lanes", "recompute"),

@@ -82,6 +82,42 @@ def test_the_table_sets_ours_beside_the_papers(plan_of: PlanOf, pretended: Prete
     assert " ".join(row.split()) == "RK2 12.25 ± 0.35 * +1.25 12.50 * +2.50 2 of 3 1.2M"
 
 
+QUOTED = (
+    '[rows.quoted]\nname = "Other"\nquoted = true\nsize = "62M"\npublished = { one = [99, 88] }\n'
+)
+
+
+def test_a_second_metric_stands_beside_the_first_and_quoted_rows_have_no_runs(
+    plan_of: PlanOf, pretended: Pretended
+) -> None:
+    plan = plan_of(
+        ('metric = "chrF2"', 'metrics = ["chrF2", "BLEU"]'),
+        ("[rows.residual]", f"{QUOTED}\n[rows.residual]"),
+        ("{ one = 12.5 }", "{ one = [12.5, 7.25] }"),
+    )
+    assert {run.row for run in plan.runs} == {"residual", "rk2"}
+    results = pretended(plan, {"residual-one-s1": 10.0, "rk2-one-s1": 12.0})
+    results["rk2-one-s1"].scores["BLEU"] = 7.0
+    markdown = as_markdown(report_of(plan, results), "")
+    assert "| chrF2, ours | Δ | paper | Δ | BLEU, ours | paper | seeds | parameters |" in markdown
+    assert "| Other |  |  | **99.00** |  |  | 88.00 |  | 62M |" in markdown
+    assert "| RK2 | **12.00** | +2.00 | 12.50 | +2.50 | 7.00 | 7.25 | 1 | 1.2M |" in markdown
+    assert "| Residual | 10.00 |  | 10.00 |  | - | - | 1 | 1.2M |" in markdown
+    assert markdown.count("| Other |") == 1, "a row is quoted where it has a number"
+    assert "quoted from the paper and not run" in markdown
+
+
+def test_a_score_of_tokenised_text_is_not_printed_as_one_of_raw_text(
+    plan_of: PlanOf, pretended: Pretended
+) -> None:
+    plan = plan_of(('metric = "chrF2"', 'metrics = ["chrF2", "sacreBLEU"]'))
+    results = pretended(plan, {"rk2-one-s1": 12.0})
+    results["rk2-one-s1"].scores["sacreBLEU (tokenised text)"] = 41.5
+    text = as_text(report_of(plan, results))
+    assert "41.5" not in text
+    assert "already tokenised" in text
+
+
 def test_a_bar_in_a_name_is_no_border(plan_of: PlanOf, pretended: Pretended) -> None:
     plan = plan_of(('name = "RK2"', 'name = "RK2 |F|"'), ('"1 layer"', '"1 | layer"'))
     markdown = as_markdown(report_of(plan, pretended(plan, SCORES)), "")

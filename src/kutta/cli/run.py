@@ -202,6 +202,9 @@ def score(
     tokenize: Annotated[
         str | None, typer.Option(metavar="LANGUAGE", help="tokenise raw text first (bleu)")
     ] = None,
+    split_compounds: Annotated[
+        bool, typer.Option(help="split German compounds at hyphens, as for WMT14 (bleu)")
+    ] = False,
     samples: Annotated[int, typer.Option(help="of the bootstrap")] = 1000,
     seed: Annotated[int, typer.Option(help="of the bootstrap")] = 1,
     json: AsJson = False,
@@ -210,7 +213,15 @@ def score(
     from kutta.commands import score_files
 
     results = score_files(
-        hypothesis, reference, metric or [], against, lowercase, tokenize, samples, seed
+        hypothesis,
+        reference,
+        metric or [],
+        against,
+        lowercase,
+        tokenize,
+        split_compounds,
+        samples,
+        seed,
     )
     if json:
         print_json([result.to_dict() for result in results])

@@ -6,7 +6,7 @@ from typing import Any
 
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan
-from kutta.reproduce.results import Cell, Cells, cells_of
+from kutta.reproduce.results import Cell, Cells, run_cells
 from kutta.reproduce.style import GREY, Axes, colour_of, legend, marker_of
 
 
@@ -32,9 +32,10 @@ def _sides(plan: Plan, cells: Cells) -> list[Side]:
 
 def bars(figure: Any, plan: Plan, results: Mapping[str, Result]) -> None:
     """A bar for each row, a line of panels for each column, ours beside the paper's."""
-    experiment, cells = plan.experiment, cells_of(plan, results)
+    experiment, cells = plan.experiment, run_cells(plan, results)
     sides = _sides(plan, cells)
-    height = len(experiment.columns) * (0.27 * len(experiment.rows) + 0.9) + 0.3
+    rows = len({cell.row for cell in cells.values()})
+    height = len(experiment.columns) * (0.27 * rows + 0.9) + 0.3
     figure.set_size_inches(3.9 * len(sides) + 0.6, height)
     grid = figure.subplots(len(experiment.columns), len(sides), squeeze=False, sharey="row")
     for line, (key, place) in zip(grid, experiment.columns.items(), strict=True):
@@ -97,7 +98,7 @@ def _line_panels(
     ours_at: Callable[[Cell], float | None],
 ) -> None:
     """Lines over x, ours beside the paper's; `ours_at` says where on the x axis a cell is."""
-    experiment, cells = plan.experiment, cells_of(plan, results)
+    experiment, cells = plan.experiment, run_cells(plan, results)
     sides = _sides(plan, cells)
     figure.set_size_inches(3.7 * len(sides) + 0.4, 3.3)
     panels = figure.subplots(1, len(sides), squeeze=False)[0]

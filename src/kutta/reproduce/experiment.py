@@ -8,19 +8,22 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field, ValidationError, model_validator
 
 from kutta.config import Section
 from kutta.errors import InputError
 from kutta.mistakes import first_mistake, sentence, suggest
+from kutta.reproduce.claims import Claim
 
 ScaleName = Literal["paper", "small"]
 # Scores of the test set come from evaluation; the last two are read off the log of the training.
 Metric = Literal[
     "BLEU", "sacreBLEU", "chrF2", "perplexity", "validation perplexity", "gradient norm"
 ]
+
+Published = float | list[float]  # by the first metric alone, or by each in turn
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -94,11 +97,34 @@ class Column(Part):
 
 
 class Row(Part):
-    """A system, the row it is measured against, and the paper's numbers by column."""
+    """A system, the row it is measured against, and the paper's numbers by column.
+
+    A `quoted` row has published numbers and no runs. `size` is its number of parameters as printed.
+    """
 
     against: str = ""
     only: list[str] = Field(default_factory=list[str])
-    published: dict[str, float] = Field(default_factory=dict[str, float])
+    published: dict[str, Published] = Field(default_factory=dict[str, Published])
+    quoted: bool = False
+    size: str = ""
+
+    def mistakes_of(self, key: str, metrics: int) -> Iterator[str]:
+        """What does not go together in this row, each as the sentence to say."""
+        lists = [v for v in self.published.values() if isinstance(v, list)]
+        if any(not 1 <= len(values) <= metrics for values in lists):
+            yield f"rows.{key}: published has more numbers than there are metrics ({metrics})"
+        runs = self.against or self.data or self.model or self.train or self.decode
+        if self.quoted and (runs or not self.published):
+            yield (
+                f"rows.{key}: a quoted row has published numbers and nothing to run; leave "
+                "settings and against out, or quoted"
+            )
+
+    def published_at(self, column: str, metric: int = 0) -> float | None:
+        """The paper's number in a column by this metric of the experiment, counted from 0."""
+        found = self.published.get(column, [])
+        values = found if isinstance(found, list) else [found]
+        return values[metric] if metric < len(values) else None
 
 
 class Experiment(Section):
@@ -106,13 +132,29 @@ class Experiment(Section):
 
     title: str
     reproduces: str = ""  # nothing where it is a check of our own, not one of the paper's tables
-    metric: Metric
+    metrics: list[Metric] = Field(min_length=1)  # the first decides, the others are shown beside it
     better: Literal["higher", "lower", "neither"]
     figure: Literal["bars", "lines", "parameters", "curves", "gradients"]
     axis: str = ""
     scales: dict[ScaleName, Scale] = Field(min_length=1)
     columns: dict[str, Column] = Field(min_length=1)
     rows: dict[str, Row] = Field(min_length=1)
+    claims: list[Claim] = Field(default_factory=list[Claim])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_metric(cls, values: Any) -> Any:
+        """`metric = "BLEU"` is short for a list of one."""
+        if isinstance(values, dict) and "metric" in values and "metrics" not in values:
+            settings = cast(dict[str, Any], values)
+            rest = {key: value for key, value in settings.items() if key != "metric"}
+            return rest | {"metrics": [settings["metric"]]}
+        return cast(Any, values)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that decides."""
+        return self.metrics[0]
 
     @model_validator(mode="after")
     def _fits(self) -> "Experiment":
@@ -132,20 +174,28 @@ class Experiment(Section):
             for column in (*row.only, *row.published):
                 if column not in self.columns:
                     yield f"rows.{key}: {column!r} is no column{suggest(column, [*self.columns])}"
+            yield from row.mistakes_of(key, len(self.metrics))
         names = [f"{row}-{column}" for row, column in self.cells()]
         if len(set(names)) < len(names):
             yield "two cells would share a folder; choose other keys for rows or columns"
+        for number, claim in enumerate(self.claims, start=1):
+            for mistake in claim.mistakes_of(self.all_cells(), self.better):
+                yield f"claim {number} ({claim.says!r}): {mistake}"
         places = [c.at_scale(scale) for c in self.columns.values() for scale in self.scales]
         if self.figure == "lines" and None in places:
             yield "figure = 'lines' needs at, the place on the x axis, in every column"
 
     def cells(self) -> list[tuple[str, str]]:
-        """The (row, column) pairs there are, column by column."""
+        """The (row, column) pairs that are run, column by column."""
+        return [(row, column) for row, column in self.all_cells() if not self.rows[row].quoted]
+
+    def all_cells(self) -> list[tuple[str, str]]:
+        """Those that are run and those that are only quoted, column by column."""
         return [
-            (row, column)
+            (key, column)
             for column in self.columns
-            for row in self.rows
-            if column in (self.rows[row].only or self.columns)
+            for key, row in self.rows.items()
+            if column in (row.published if row.quoted else row.only or self.columns)
         ]
 
     def scale(self, name: ScaleName, where: str) -> Scale:

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -41,6 +41,11 @@ class Result:
     epochs: float
     seconds: float
     from_step: int
+    signatures: dict[str, str] = field(default_factory=dict[str, str])  # of all scores
+
+    def score_by(self, metric: str) -> float | None:
+        """The score by this metric, where the run was scored by it."""
+        return self.scores.get(metric)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -55,12 +60,13 @@ def perform(config: Config, metric: str, console: Console) -> Result | None:
     seconds = time.perf_counter() - started
     if outcome.ended == "interrupted":
         return None
-    score, signature, scores, of_run = _measure(run, config, metric)
+    measured = _measure(run, config, metric)
     return Result(
-        score=score,
-        signature=signature,
-        scores=scores,
-        run=of_run,
+        score=measured.scores[metric],
+        signature=measured.signatures[metric],
+        scores=measured.scores,
+        signatures=measured.signatures,
+        run=measured.run,
         parameters=sum(map(math.prod, read_shapes(run / "model.safetensors").values())),
         steps=outcome.step,
         epochs=outcome.step / _steps_per_epoch(run, config),
@@ -69,8 +75,17 @@ def perform(config: Config, metric: str, console: Console) -> Result | None:
     )
 
 
-def _measure(run: Path, config: Config, metric: str) -> tuple[float, str, dict[str, float], str]:
-    """The score of a run by this metric, its signature, all scores, and the run's own signature."""
+@dataclass(frozen=True)
+class _Measured:
+    """Scores and their signatures by the names of the metrics, and the run's own signature."""
+
+    scores: dict[str, float]
+    signatures: dict[str, str]
+    run: str
+
+
+def _measure(run: Path, config: Config, metric: str) -> _Measured:
+    """The scores of a run; `metric`, the one that decides, is among them."""
     if metric in _LOGGED:
         kind, key, summary = _LOGGED[metric]
         values = [r[key] for r in read_metrics(run) if r["kind"] == kind and r[key] is not None]
@@ -78,13 +93,17 @@ def _measure(run: Path, config: Config, metric: str) -> tuple[float, str, dict[s
             raise InputError(f"{run}/metrics.jsonl has no {metric}; lower train.log_every.")
         score = float(values[-1] if summary == "last" else median(values))
         signature = f"kutta|{metric}|{summary} of {len(values)} records|version:{__version__}"
-        return score, signature, {metric: score}, f"config:{config.hash()}|seed:{config.train.seed}"
+        of_run = f"config:{config.hash()}|seed:{config.train.seed}"
+        return _Measured({metric: score}, {metric: signature}, of_run)
     result = evaluate_run(run, config.data.test[:1], None, None, None, config.train.device)[0]
     named = {score.name: score for score in result.scores}
     if metric not in named:
         raise InputError(f"{run} is not scored by {metric}; its metrics are {', '.join(named)}.")
-    scores = {name: score.value for name, score in named.items()}
-    return named[metric].value, named[metric].signature, scores, result.signature
+    return _Measured(
+        {name: score.value for name, score in named.items()},
+        {name: score.signature for name, score in named.items()},
+        result.signature,
+    )
 
 
 # Metrics that training itself has written down: which records, which number, and which of them.

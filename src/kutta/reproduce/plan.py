@@ -121,9 +121,10 @@ def _config(
     config = Config.parse(values, where=where)
     if not config.data.test:
         raise InputError(f"{where}: data.test names no test set to score; name one.")
-    if experiment.metric in _METRICS_OF_THE_OTHER[config.language_model]:
-        kind = "a language model" if config.language_model else "a translation model"
-        raise InputError(f"{where}: {kind} is not scored by {experiment.metric}; choose another.")
+    for metric in experiment.metrics:
+        if metric in _METRICS_OF_THE_OTHER[config.language_model]:
+            kind = "a language model" if config.language_model else "a translation model"
+            raise InputError(f"{where}: {kind} is not scored by {metric}; choose another.")
     builtin = experiment.scales[scale].builtin is not None
     home = folder / "text" if builtin else _below(data, config.data.dir)
     return config.model_copy(update={"data": config.data.model_copy(update={"dir": str(home)})})

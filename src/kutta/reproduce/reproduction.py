@@ -22,7 +22,14 @@ from kutta.reproduce.experiment import ScaleName, available, load
 from kutta.reproduce.figure import draw
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan, Run, make_plan, missing_text, write_plan
-from kutta.reproduce.results import Results, cells_of, read_results, unfinished, write_results
+from kutta.reproduce.results import (
+    Results,
+    cells_of,
+    read_results,
+    unfinished,
+    verdicts_of,
+    write_results,
+)
 from kutta.reproduce.table import as_markdown, as_text, report_of, show
 
 
@@ -155,4 +162,5 @@ def outcome_of(plan: Plan, results: Mapping[str, Result]) -> dict[str, Any]:
             }
             for cell in cells_of(plan, results).values()
         ],
+        "claims": [verdict.to_dict() for verdict in verdicts_of(plan, results)],
     }

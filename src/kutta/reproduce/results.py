@@ -9,6 +9,7 @@ from typing import Any
 
 from kutta.errors import InputError
 from kutta.files import write_json
+from kutta.reproduce.claims import Measured, Name, Verdict, judge
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan, Run
 
@@ -61,21 +62,43 @@ class Cell:
 Cells = dict[tuple[str, str], Cell]
 
 
-def cells_of(plan: Plan, results: Mapping[str, Result]) -> Cells:
-    """The cells of the table, column by column, with what is there of each."""
-    cells: Cells = {}
-    for row, column in plan.experiment.cells():
+def cells_of(plan: Plan, results: Mapping[str, Result], metric: int = 0) -> Cells:
+    """The cells of the table, column by column, with what is there of each by this metric."""
+    experiment, cells = plan.experiment, Cells()
+    name = experiment.metrics[metric]
+    for row, column in experiment.all_cells():
         runs = [run for run in plan.runs if (run.row, run.column) == (row, column)]
         found = [results[run.name] for run in runs if run.name in results]
+        scores = [result.score_by(name) if metric else result.score for result in found]
         cells[row, column] = Cell(
             row,
             column,
-            tuple(result.score for result in found),
+            tuple(score for score in scores if score is not None),
             len(runs),
-            plan.experiment.rows[row].published.get(column),
+            experiment.rows[row].published_at(column, metric),
             found[0].parameters if found else None,
         )
     return cells
+
+
+def run_cells(plan: Plan, results: Mapping[str, Result]) -> Cells:
+    """The cells that have runs, without those that are only quoted."""
+    quoted = {key for key, row in plan.experiment.rows.items() if row.quoted}
+    return {n: cell for n, cell in cells_of(plan, results).items() if cell.row not in quoted}
+
+
+def verdicts_of(plan: Plan, results: Mapping[str, Result]) -> list[Verdict]:
+    """What our numbers say of each claim of the paper."""
+    cells = cells_of(plan, results)
+
+    def measured(name: Name) -> Measured | None:
+        cell = cells[name]
+        if cell.mean is None:
+            return None
+        return Measured(cell.mean, cell.deviation, len(cell.scores))
+
+    lower = plan.experiment.better == "lower"
+    return [judge(claim, cells, measured, lower) for claim in plan.experiment.claims]
 
 
 def gain(cells: Cells, cell: Cell, against: str, ours: bool) -> float | None:

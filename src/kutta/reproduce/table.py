@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kutta.reproduce.experiment import Column, Experiment
+from kutta.reproduce.claims import Verdict
+from kutta.reproduce.experiment import Column, Experiment, Row
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan
-from kutta.reproduce.results import Cell, Cells, cells_of, gain, unfinished
+from kutta.reproduce.results import Cell, Cells, cells_of, gain, unfinished, verdicts_of
+from kutta.translate.evaluate import tokenised
 
 WIDTH = 110  # of table.txt
 _SHOWN = 8  # missing runs named, before it says how many more
@@ -29,6 +31,7 @@ class Line:
     our_gain: str
     published: str
     published_gain: str
+    others: tuple[str, ...]  # ours and the paper's by each further metric
     seeds: str
     parameters: str
     best: bool
@@ -40,24 +43,31 @@ class Report:
     """Everything the table says, before it takes a form."""
 
     title: str
-    metric: str
+    metrics: list[str]
     parts: dict[str, list[Line]]  # by the name of the column
     has_published: bool
+    verdicts: list[Verdict]
     notes: list[str]
 
 
 def report_of(plan: Plan, results: Mapping[str, Result]) -> Report:
     """The table with what is there, and what there is to say about it."""
-    experiment, cells = plan.experiment, cells_of(plan, results)
+    experiment = plan.experiment
+    cells, *further = (cells_of(plan, results, n) for n in range(len(experiment.metrics)))
     parts = {
         _heading(plan, column): [
-            _line(plan, cells, cell) for cell in cells.values() if cell.column == key
+            _line(plan, cells, further, cell) for cell in cells.values() if cell.column == key
         ]
         for key, column in experiment.columns.items()
     }
-    has_published = any(cell.published is not None for cell in cells.values())
-    title = f"{experiment.title} (scale {plan.scale_name}: {plan.scale.corpus})"
-    return Report(title, experiment.metric, parts, has_published, _notes(plan, results))
+    return Report(
+        title=f"{experiment.title} (scale {plan.scale_name}: {plan.scale.corpus})",
+        metrics=[*experiment.metrics],
+        parts=parts,
+        has_published=any(cell.published is not None for cell in cells.values()),
+        verdicts=verdicts_of(plan, results),
+        notes=_notes(plan, results),
+    )
 
 
 def _heading(plan: Plan, column: Column) -> str:
@@ -66,18 +76,21 @@ def _heading(plan: Plan, column: Column) -> str:
     return here if here == column.name else f"{here} (the paper: {column.name})"
 
 
-def _line(plan: Plan, cells: Cells, cell: Cell) -> Line:
+def _line(plan: Plan, cells: Cells, further: list[Cells], cell: Cell) -> Line:
     experiment = plan.experiment
     row = experiment.rows[cell.row]
     column = [other for other in cells.values() if other.column == cell.column]
+    size = "" if cell.parameters is None else short_count(cell.parameters)
+    others = [other[cell.row, cell.column] for other in further]
     return Line(
         name=row.name_at(plan.scale_name),
-        ours=_value(cell.mean) + ("" if cell.deviation is None else f" ± {cell.deviation:.2f}"),
+        ours=_ours(row, cell),
         our_gain=_signed(gain(cells, cell, row.against, ours=True)),
         published=_value(cell.published),
         published_gain=_signed(gain(cells, cell, row.against, ours=False)),
-        seeds=_part(len(cell.scores), cell.planned),
-        parameters="" if cell.parameters is None else short_count(cell.parameters),
+        others=tuple(text for c in others for text in (_ours(row, c), _value(c.published))),
+        seeds="" if row.quoted else _part(len(cell.scores), cell.planned),
+        parameters=size or row.size,
         best=_is_best(experiment, cell, column, lambda c: c.mean),
         published_best=_is_best(experiment, cell, column, lambda c: c.published),
     )
@@ -91,6 +104,12 @@ def _is_best(
     if experiment.better == "neither" or len(known) < 2:
         return False
     return value(cell) == (max(known) if experiment.better == "higher" else min(known))
+
+
+def _ours(row: Row, cell: Cell) -> str:
+    if row.quoted:
+        return ""
+    return _value(cell.mean) + ("" if cell.deviation is None else f" ± {cell.deviation:.2f}")
 
 
 def _value(number: float | None) -> str:
@@ -123,6 +142,14 @@ def _notes(plan: Plan, results: Mapping[str, Result]) -> list[str]:
     if bases:
         to = bases[0] if len(bases) == 1 else "the nearest row above that has none"
         notes.append(f"Δ is the difference to {to}.")
+    if any(row.quoted for row in experiment.rows.values()):
+        notes.append("Rows without seeds are quoted from the paper and not run here.")
+    for metric in experiment.metrics[1:]:
+        if any(tokenised(metric) in result.scores for result in results.values()):
+            notes.append(
+                f"{metric} is left out where the text was already tokenised and no raw references "
+                "are named (data.raw_references): it would not compare."
+            )
     if plan.scale_name != "paper" and any(row.published for row in experiment.rows.values()):
         notes.append("The paper's numbers are those of its own models, corpora and test sets.")
     missing = unfinished(plan, results)
@@ -169,6 +196,9 @@ def show(report: Report, console: Console) -> None:
     words: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
     console.print(report.title, style="bold", **words)
     console.print(as_table(report))
+    for verdict in report.verdicts:
+        lines = fill(_said(verdict), console.width, subsequent_indent="  ")
+        console.print(lines, **words)
     for note in report.notes:  # a signature is one word, and stays whole
         lines = fill(note, console.width, break_long_words=False, break_on_hyphens=False)
         console.print(lines, **words)
@@ -190,9 +220,18 @@ def as_markdown(report: Report, picture: str) -> str:
         lines += ["|---|" + "---:|" * (len(headings) - 1)]
         lines += [_markdown_row(_fields(report, line, "**{}**", "{}")) for line in part]
         lines.append("")
+    if report.verdicts:
+        lines += ["| claim | verdict | our numbers |", "|---|---|---|"]
+        lines += [_markdown_row([v.says, v.word, v.why]) for v in report.verdicts]
+        lines.append("")
     for note in report.notes:
         lines += [note, ""]
     return "\n".join([*lines, f"![{report.title}]({picture})", ""])
+
+
+def _said(verdict: Verdict) -> str:
+    why = f": {verdict.why}" if verdict.why else ""
+    return f"Claim: {verdict.says}. {verdict.word.capitalize()}{why}."
 
 
 def _markdown_row(fields: list[str]) -> str:
@@ -201,8 +240,14 @@ def _markdown_row(fields: list[str]) -> str:
 
 
 def _headings(report: Report) -> list[str]:
+    first, *others = report.metrics
     published = ["paper", "Δ"] if report.has_published else []
-    return ["", f"{report.metric}, ours", "Δ", *published, "seeds", "parameters"]
+    further = [
+        heading
+        for metric in others
+        for heading in (f"{metric}, ours", *(["paper"] if report.has_published else []))
+    ]
+    return ["", f"{first}, ours", "Δ", *published, *further, "seeds", "parameters"]
 
 
 def _fields(report: Report, line: Line, best: str, other: str) -> list[str]:
@@ -217,6 +262,7 @@ def _fields(report: Report, line: Line, best: str, other: str) -> list[str]:
         marked(line.ours, line.best),
         line.our_gain,
         *(published if report.has_published else []),
+        *(line.others if report.has_published else line.others[::2]),
         line.seeds,
         line.parameters,
     ]

@@ -7,6 +7,13 @@ from pydantic import Field
 
 from kutta.settings.section import Section
 
+GERMAN = frozenset({"de", "deu", "ger"})
+
+
+def language_of(name: str) -> str:
+    """The language in the name of a file's ending, such as de of de-AT."""
+    return name.replace("_", "-").partition("-")[0].lower()
+
 
 class DataConfig(Section):
     """Where the text is and how it is split into tokens."""
@@ -40,11 +47,41 @@ class DataConfig(Section):
         default=9.0, ge=1.0, description="largest ratio of the two lengths in tokens"
     )
 
+    lowercased: bool = Field(
+        default=False, description="the text is lower-cased: scores of raw references ignore case"
+    )
+    split_compounds: bool = Field(
+        default=False,
+        description="tokenised BLEU with German compounds split at hyphens, as published WMT14 "
+        "English-German scores are",
+    )
+    raw_references: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="split text: files in dir with the raw references of test sets, by the name "
+        "of the test set, for sacreBLEU and chrF",
+    )
+
     def mistakes(self) -> Iterator[tuple[bool, str]]:
         yield (
             self.max_source > self.max_length,
             f"a source cut to max_source = {self.max_source} tokens is still longer than "
             f"max_length = {self.max_length}, so it is dropped; raise max_length",
+        )
+        yield (
+            self.split_compounds and language_of(self.target) not in GERMAN,
+            f"split_compounds is how translations into German are scored, and target = "
+            f"{self.target!r}; leave it out",
+        )
+        yield (
+            bool(self.raw_references) and self.tokenizer != "split",
+            f"raw_references are for text that is already split, and tokenizer = "
+            f"{self.tokenizer!r} reads raw text; leave them out",
+        )
+        unknown = sorted(self.raw_references.keys() - set(self.test))
+        yield (
+            bool(unknown),
+            f"raw_references names {', '.join(map(repr, unknown))}, which is no test set; test has "
+            f"{', '.join(map(repr, self.test)) or 'none'}",
         )
         yield (
             self.source == self.target and ".tsv" not in self.train,

@@ -1,17 +1,25 @@
 """Scoring a model on test sets: translate, keep the hypotheses, and score them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kutta import __version__
 from kutta.config import Config, DataConfig, DecodeConfig
-from kutta.data.corpus import read_pairs
+from kutta.data.corpus import read_lines, read_pairs
 from kutta.data.tokenizer import join_pieces
 from kutta.errors import InputError
 from kutta.files import write_text
-from kutta.metrics import Score, chrf, moses_languages, sacre_bleu, tokenized_bleu
+from kutta.metrics import (
+    Score,
+    chrf,
+    moses_detokenize,
+    moses_rules,
+    moses_signature,
+    sacre_bleu,
+    tokenized_bleu,
+)
 from kutta.model.weights import read_origin
 from kutta.translate.loading import WEIGHTS, home_of
 from kutta.translate.translator import Options, Translator
@@ -49,12 +57,14 @@ def evaluate(
     home = home_of(run)
     signature = run_signature(Config.load(home / "config.json"), run)
     results: list[Evaluation] = []
-    for name, pairs in test_texts(data, tests).items():
+    texts = test_texts(data, tests)
+    raw = {name: raw_references(data, name, len(pairs)) for name, pairs in texts.items()}
+    for name, pairs in texts.items():
         found = translator.translate([source for source, _ in pairs], **options)
         references = reference_texts([target for _, target in pairs], data)
         path = _hypotheses(run, home) / f"{Path(name).name}.{data.target}"
         write_text(path, "".join(line + "\n" for line in found))
-        scores = score_texts(found, references, data)
+        scores = score_texts(found, references, data, raw[name])
         searched = f"{signature}|{_search_signature(translator.config, options)}"
         results.append(Evaluation(name, len(pairs), scores, path, searched))
     return results
@@ -79,23 +89,69 @@ def reference_texts(lines: Sequence[str], data: DataConfig) -> list[str]:
     return [join_pieces(line) for line in lines] if data.tokenizer == "split" else list(lines)
 
 
+def raw_references(data: DataConfig, test: str, lines: int) -> list[str] | None:
+    """The raw references of a test set of split text; None where the data names none."""
+    if test not in data.raw_references:
+        return None
+    path = Path(data.dir) / data.raw_references[test]
+    raw = list(read_lines(path))
+    if len(raw) != lines:
+        raise InputError(
+            f"{path} has {len(raw):,} lines but the test set {test!r} has {lines:,}; name the raw "
+            "text of the same sentences in data.raw_references."
+        )
+    return raw
+
+
 def score_texts(
-    hypotheses: Sequence[str], references: Sequence[str], data: DataConfig
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    data: DataConfig,
+    raw: Sequence[str] | None = None,
 ) -> list[Score]:
-    """Tokenised BLEU (raw text is tokenised first), sacreBLEU and chrF."""
-    rules = data.target if data.target in moses_languages() else "en"
-    language = None if data.tokenizer == "split" else rules
-    return [
-        tokenized_bleu(hypotheses, references, language=language),
-        sacre_bleu(hypotheses, references),
-        chrf(hypotheses, references),
-    ]
+    """Tokenised BLEU, sacreBLEU and chrF.
+
+    sacreBLEU and chrF are for raw text. Translations of split text are detokenised and scored
+    against `raw` references; where there are none, name and signature say that the text was
+    tokenised, because such a score does not compare with sacreBLEU of raw text.
+    """
+    bleu = _bleu(hypotheses, references, data)
+    if data.tokenizer != "split":
+        return [bleu, sacre_bleu(hypotheses, references), chrf(hypotheses, references)]
+    if raw is None:
+        scores = sacre_bleu(hypotheses, references), chrf(hypotheses, references)
+        return [bleu, *map(_of_tokenised_text, scores)]
+    rules, lower = moses_rules(data.target), data.lowercased
+    found = moses_detokenize(hypotheses, rules)
+    scores = sacre_bleu(found, raw, lower), chrf(found, raw, lowercase=lower)
+    made = f"detok:{moses_signature(rules)}"
+    return [bleu, *(replace(one, signature=f"{one.signature}|{made}") for one in scores)]
+
+
+def tokenised(metric: str) -> str:
+    """The name of a metric of raw text where it was computed on tokenised text."""
+    return f"{metric} (tokenised text)"
+
+
+def _of_tokenised_text(score: Score) -> Score:
+    name, signature = tokenised(score.name), f"{score.signature}|text:tokenised"
+    return replace(score, name=name, signature=signature)
+
+
+def _bleu(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig) -> Score:
+    """Tokenised BLEU; raw text is tokenised first."""
+    language = None if data.tokenizer == "split" else moses_rules(data.target)
+    return tokenized_bleu(
+        hypotheses, references, language=language, split_compounds=data.split_compounds
+    )
 
 
 def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig) -> Score:
-    """The one score to watch while training: as the data is, split or raw."""
-    score = tokenized_bleu if data.tokenizer == "split" else sacre_bleu
-    return score(hypotheses, reference_texts(references, data))
+    """The one score to watch while training: as the test sets are scored, split or raw."""
+    texts = reference_texts(references, data)
+    if data.tokenizer == "split" or data.split_compounds:
+        return _bleu(hypotheses, texts, data)
+    return sacre_bleu(hypotheses, texts)
 
 
 def run_signature(config: Config, run: Path) -> str:
@@ -107,6 +163,10 @@ def run_signature(config: Config, run: Path) -> str:
 
 
 def _search_signature(decode: DecodeConfig, options: Options) -> str:
-    beam = options.get("beam") or decode.beam
-    penalty = options.get("length_penalty")
-    return f"beam:{beam}|penalty:{decode.length_penalty if penalty is None else penalty:g}"
+    """Beam and length penalty, and every other option of the search that is not the usual one."""
+    changed = {name: value for name, value in options.items() if value is not None}
+    used = decode.model_dump() | changed
+    usual = DecodeConfig.model_fields
+    others = ("min_length", "max_length", "no_repeat_ngram")
+    unusual = (f"{name}:{used[name]}" for name in others if used[name] != usual[name].default)
+    return "|".join([f"beam:{used['beam']}|penalty:{used['length_penalty']:g}", *unusual])

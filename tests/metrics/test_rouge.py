@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.metrics import METRICS, Score
-from kutta.rouge import (
+from kutta.metrics.rouge import (
     Variant,
     Words,
     common_subsequence,
@@ -19,7 +19,7 @@ from kutta.rouge import (
     sequence_overlap,
     words_of,
 )
-from kutta.significance import paired_bootstrap
+from kutta.metrics.significance import paired_bootstrap
 
 ROUGE = {name: METRICS[name] for name in ("rouge1", "rouge2", "rougel")}
 VARIANTS = [ngram_overlap(1), ngram_overlap(2), ngram_overlap(3), sequence_overlap]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kutta.errors import InputError
-from kutta.metrics import Counts, Lines, Metric, References, Score, parallel_texts
+from kutta.metrics.score import Counts, Lines, Metric, References, Score, parallel_texts
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,12 @@ letters, and we keep them.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from kutta.metrics.score import Counts, Lines, Metric, Score, version_of
 
 Words = list[str]
 
@@ -80,3 +84,29 @@ def common_subsequence(one: Words, other: Words) -> int:
 
 def _ngrams(words: Words, n: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(words[i:] for i in range(n)), strict=False))
+
+
+def rouge(name: str, overlap: Variant) -> Metric:
+    """F1 of the best reference of each sentence, in the mean; `name` as in ROUGE-name."""
+
+    def count(hypotheses: Lines, references: Sequence[Lines]) -> Counts:
+        """(sentences, 4): 1, F1, precision, recall."""
+        ours = map(words_of, hypotheses)
+        theirs = zip(*(map(words_of, text) for text in references), strict=True)
+        best = (
+            max((overlap(words, rival) for rival in rivals), key=lambda o: o.f1)
+            for words, rivals in zip(ours, theirs, strict=True)
+        )
+        return np.array([(1.0, o.f1, o.precision, o.recall) for o in best])
+
+    def score(sums: Counts, references: int) -> Score:
+        f1, precision, recall = (100 * float(total) for total in sums[1:] / sums[0])
+        return Score(
+            name=f"ROUGE-{name}",
+            value=f1,
+            details=f"P={precision:.2f}, R={recall:.2f}",
+            signature=f"kutta|rouge-{name}|nrefs:{references}|case:lc|tok:alphanumeric|stem:no"
+            f"|f1:mean-of-best|version:{version_of('kutta')}",
+        )
+
+    return Metric(count, score)

@@ -14,7 +14,7 @@ from sacrebleu.significance import PairedTest
 
 from kutta.errors import InputError
 from kutta.metrics import METRICS, Metric, multi_bleu
-from kutta.significance import paired_bootstrap
+from kutta.metrics.significance import paired_bootstrap
 
 
 def noisy(lines: Sequence[str], rate: float, seed: int) -> list[str]:

@@ -1,0 +1,56 @@
+"""Moses' rules: raw text to tokens and back, and compounds split at hyphens."""
+
+import re
+from collections.abc import Callable
+from typing import cast
+
+from kutta.errors import InputError
+from kutta.metrics.score import Lines, version_of
+
+
+def moses_tokenize(lines: Lines, language: str) -> list[str]:
+    """Tokenise raw text as Moses' tokenizer.perl does (with its `&quot;` for a quote)."""
+    from sacremoses import MosesTokenizer  # slow to import, and seldom needed
+
+    _check(language)
+    tokenize = cast(Callable[..., str], MosesTokenizer(lang=language).tokenize)  # pyright: ignore[reportUnknownMemberType]
+    return [tokenize(line, return_str=True) for line in lines]
+
+
+def moses_detokenize(lines: Lines, language: str) -> list[str]:
+    """Moses tokens as running text again, as Moses' detokenizer.perl joins them."""
+    from sacremoses import MosesDetokenizer
+
+    _check(language)
+    detokenize = cast(Callable[..., str], MosesDetokenizer(lang=language).detokenize)  # pyright: ignore[reportUnknownMemberType]
+    return [detokenize(line.split()) for line in lines]
+
+
+def moses_rules(language: str) -> str:
+    """The language whose rules Moses applies to this one: its own, or those of English."""
+    return language if language in moses_languages() else "en"
+
+
+def moses_signature(language: str) -> str:
+    """Which rules of which version, for signatures."""
+    return f"moses-{language}-sacremoses-{version_of('sacremoses')}"
+
+
+def _check(language: str) -> None:
+    if language not in moses_languages():
+        raise InputError(
+            f"The Moses tokenizer has no rules for the language '{language}'; choose one of "
+            f"{', '.join(moses_languages())} ('en' is what Moses takes for the others)."
+        )
+
+
+def moses_languages() -> list[str]:
+    """The languages for which Moses has rules of its own."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    return sorted(set(NonbreakingPrefixes().available_langs.values()))
+
+
+def split_hyphens(line: str) -> str:
+    """Split compounds as published WMT14 En-De scores do: a-b is a ##AT##-##AT## b; a-b-c once."""
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line, flags=re.ASCII)

@@ -1,0 +1,75 @@
+"""A corpus score with its signature, and a metric as two pure steps.
+
+A metric is `count` per sentence and `score` of the summed counts, because a bootstrap resamples the
+counts and never looks at the text again.
+"""
+
+import importlib.metadata
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kutta.errors import InputError
+
+Lines = Sequence[str]
+References = Lines | Sequence[Lines]  # one text, or several that are parallel to each other
+Counts = NDArray[np.float64]  # float64 adds whole numbers exactly, and multiplies fast
+
+
+@dataclass(frozen=True)
+class Score:
+    """One corpus score, with all that is needed to compare it with another one."""
+
+    name: str
+    value: float
+    details: str
+    signature: str
+
+    def __str__(self) -> str:
+        value = ", ".join(filter(None, [f"{self.value:.2f}", self.details]))
+        return f"{self.name} = {value} [{self.signature}]"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them, the value unrounded."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A corpus metric; call it with hypotheses and references to get a Score."""
+
+    count: Callable[[Lines, Sequence[Lines]], Counts]  # texts -> (sentences, K)
+    score: Callable[[Counts, int], Score]  # sums (K,), number of references -> Score
+
+    def __call__(self, hypotheses: Lines, references: References) -> Score:
+        texts = parallel_texts(hypotheses, references)
+        return self.score(self.count(hypotheses, texts).sum(axis=0), len(texts))
+
+
+def parallel_texts(hypotheses: Lines, references: References) -> list[Lines]:
+    """The references as a list of texts, each with one line for every hypothesis."""
+    single = not references or isinstance(references[0], str)
+    texts = [cast(Lines, references)] if single else list(cast(Sequence[Lines], references))
+    for number, text in enumerate(texts, start=1):
+        if len(text) != len(hypotheses):
+            which = "the reference has" if len(texts) == 1 else f"reference {number} has"
+            raise InputError(
+                f"The hypotheses have {len(hypotheses)} lines but {which} {len(text)}; "
+                "line n of one must translate the same sentence as line n of the other."
+            )
+    if not hypotheses:
+        raise InputError("There is nothing to score: both texts have 0 lines; give at least one.")
+    return texts
+
+
+@cache
+def version_of(package: str) -> str:
+    """The version of an installed package, for signatures."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # a source tree on the path, never installed
+        return "uninstalled"

@@ -1,0 +1,220 @@
+"""How test sets are scored: what is compared with what, and what the signature says of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+from sacremoses import MosesDetokenizer, MosesTokenizer
+
+from kutta.config import Config, DataConfig
+from kutta.errors import InputError
+from kutta.translate import evaluate as room
+from kutta.translate.evaluate import evaluate, raw_references, score_texts, valid_score
+from kutta.translate.translator import Translator
+
+RAW = ["Der Zug fährt um 9.30 Uhr ab, d.h. heute.", "Ein Nord-Süd-Gefälle gibt's auch."]
+FOUND = ["Der Zug fährt um 9.30 Uhr, d.h. heute.", "Ein Nord-Süd-Gefälle gibt's nicht."]
+SPLIT = [
+    "ein nord@@ -@@ süd@@ -@@ ge@@ fälle , sagt er .",
+    "der hu@@ nd läuft über die stra@@ ße .",
+]
+JOINED = ["ein nord-süd-gefälle , sagt er .", "der hund läuft über die straße ."]
+HYPOTHESES = ["ein nord-süd-gefälle , sagt sie .", "der hund rennt über die straße ."]
+
+
+def data(**settings: Any) -> DataConfig:
+    return DataConfig.model_validate({"dir": "d", "source": "en", "target": "de"} | settings)
+
+
+def multi_bleu(hypotheses: list[str], references: list[str]) -> float:
+    """BLEU of white-space tokens by sacrebleu itself, without its tokenizer and smoothing."""
+    return sacrebleu.corpus_bleu(
+        hypotheses, [references], tokenize="none", smooth_method="none", force=True
+    ).score
+
+
+def moses(lines: list[str], language: str) -> list[str]:
+    return [MosesTokenizer(lang=language).tokenize(line, return_str=True) for line in lines]
+
+
+# ---- raw text -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("target", "rules"), [("de", "de"), ("fr", "fr"), ("xx", "en")])
+def test_raw_text_is_tokenised_by_the_rules_of_its_language(target: str, rules: str) -> None:
+    bleu, sacre, chrf = score_texts(FOUND, RAW, data(target=target))
+    assert bleu.value == pytest.approx(multi_bleu(moses(FOUND, rules), moses(RAW, rules)))
+    assert f"|tok:moses-{rules}-" in bleu.signature
+    assert sacre.value == pytest.approx(sacrebleu.corpus_bleu(FOUND, [RAW]).score)
+    assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(FOUND, [RAW]).score)
+    assert [score.name for score in (bleu, sacre, chrf)] == ["BLEU", "sacreBLEU", "chrF2"]
+
+
+def test_the_rules_of_a_language_make_a_difference() -> None:
+    """The test above could not tell German rules from English ones otherwise."""
+    assert moses(RAW, "de") != moses(RAW, "en")
+
+
+# ---- compounds ------------------------------------------------------------------------------
+
+
+def test_compounds_are_split_where_the_data_asks_for_it() -> None:
+    plain = score_texts(FOUND, RAW, data())[0]
+    split = score_texts(FOUND, RAW, data(split_compounds=True))[0]
+    apart = [
+        [
+            line.replace("Nord-Süd-Gefälle", "Nord ##AT##-##AT## Süd ##AT##-##AT## Gefälle")
+            for line in moses(lines, "de")
+        ]
+        for lines in (FOUND, RAW)
+    ]
+    assert split.value == pytest.approx(multi_bleu(*apart))
+    assert split.value != plain.value
+    assert "+atat" in split.signature
+    assert "+atat" not in plain.signature
+
+
+@pytest.mark.parametrize("target", ["de", "de-AT", "DE", "deu"])
+def test_german_may_be_split(target: str) -> None:
+    assert data(target=target, split_compounds=True).split_compounds
+
+
+def test_no_other_language_is_split() -> None:
+    values = {"run": "r", "data": {"dir": "d", "source": "en", "target": "fr"}}
+    values["data"]["split_compounds"] = True  # type: ignore[index]
+    with pytest.raises(InputError, match="into German are scored, and target = 'fr'; leave it out"):
+        Config.parse(values)
+
+
+# ---- split text -----------------------------------------------------------------------------
+
+
+def test_split_text_is_joined_and_marked_as_tokenised() -> None:
+    settings = data(tokenizer="split")
+    references = room.reference_texts(SPLIT, settings)
+    assert references == JOINED
+    bleu, sacre, chrf = score_texts(HYPOTHESES, references, settings)
+    assert bleu.value == pytest.approx(multi_bleu(HYPOTHESES, JOINED))
+    assert "|tok:none|" in bleu.signature
+    assert sacre.name == "sacreBLEU (tokenised text)"
+    assert chrf.name == "chrF2 (tokenised text)"
+    assert sacre.signature.endswith("|text:tokenised")
+    assert chrf.signature.endswith("|text:tokenised")
+
+
+def test_raw_references_are_compared_with_detokenised_translations() -> None:
+    raw = ["Ein Nord-Süd-Gefälle, sagt er.", "Der Hund läuft über die Straße."]
+    plain = [MosesDetokenizer(lang="de").detokenize(line.split()) for line in HYPOTHESES]
+    assert plain[0] == "ein nord-süd-gefälle, sagt sie."
+    for lower in (False, True):
+        settings = data(tokenizer="split", lowercased=lower)
+        bleu, sacre, chrf = score_texts(HYPOTHESES, JOINED, settings, raw)
+        assert bleu.value == pytest.approx(multi_bleu(HYPOTHESES, JOINED))
+        expected = sacrebleu.corpus_bleu(plain, [raw], lowercase=lower)
+        assert sacre.value == pytest.approx(expected.score)
+        lowered = [[line.lower() if lower else line for line in text] for text in (plain, raw)]
+        expected_chrf = sacrebleu.corpus_chrf(lowered[0], [lowered[1]])
+        assert chrf.value == pytest.approx(expected_chrf.score)
+        assert (sacre.name, chrf.name) == ("sacreBLEU", "chrF2")
+        assert "|detok:moses-de-sacremoses-" in sacre.signature
+        assert f"|case:{'lc' if lower else 'mixed'}|" in sacre.signature
+
+
+def test_raw_references_are_read_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "raw.de").write_text("eins\nzwei\n")
+    names = {"test": ["test", "other"], "raw_references": {"test": "raw.de"}}
+    settings = data(dir=str(tmp_path), tokenizer="split", **names)
+    assert raw_references(settings, "test", 2) == ["eins", "zwei"]
+    assert raw_references(settings, "other", 2) is None
+    with pytest.raises(InputError, match=r"raw\.de has 2 lines but the test set 'test' has 3; "):
+        raw_references(settings, "test", 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tokenizer": "bpe", "test": ["t"]}, "are for text that is already split"),
+        ({"tokenizer": "split", "test": ["u"]}, "names 't', which is no test set; test has 'u'"),
+    ],
+)
+def test_raw_references_that_nothing_uses_are_refused(settings: Any, said: str) -> None:
+    section = {"dir": "d", "source": "a", "target": "de", "raw_references": {"t": "raw"}} | settings
+    with pytest.raises(InputError, match=said):
+        Config.parse({"run": "r", "data": section})
+
+
+# ---- validation -----------------------------------------------------------------------------
+
+
+def test_validation_is_scored_as_the_data_is() -> None:
+    assert valid_score(FOUND, RAW, data()).value == pytest.approx(
+        sacrebleu.corpus_bleu(FOUND, [RAW]).score
+    )
+    assert valid_score(HYPOTHESES, SPLIT, data(tokenizer="split")).value == pytest.approx(
+        multi_bleu(HYPOTHESES, JOINED)
+    )
+    split = valid_score(FOUND, RAW, data(split_compounds=True))
+    assert split == score_texts(FOUND, RAW, data(split_compounds=True))[0]
+
+
+# ---- a whole evaluation ---------------------------------------------------------------------
+
+
+class Fixed(Translator):
+    """Gives the same translations whatever it is asked."""
+
+    def translate(self, lines: Any, **options: Any) -> list[str]:
+        self.asked = list(lines), options
+        return list(HYPOTHESES)
+
+
+@pytest.fixture
+def split_run(tmp_path: Path, toy_run: Path) -> Callable[..., tuple[Path, DataConfig, Fixed]]:
+    """A run on split text in tmp_path whose translations are HYPOTHESES."""
+
+    def make(**settings: Any) -> tuple[Path, DataConfig, Fixed]:
+        (tmp_path / "test.en").write_text("one\ntwo\n")
+        (tmp_path / "test.de").write_text("".join(line + "\n" for line in SPLIT))
+        (tmp_path / "raw.de").write_text("Ein Nord-Süd-Gefälle, sagt er.\nDer Hund.\n")
+        section = {"dir": str(tmp_path), "tokenizer": "split", "test": ["test"]} | settings
+        fixed = Fixed.load(toy_run, "cpu")
+        run = tmp_path / "run"
+        run.mkdir(exist_ok=True)
+        for name in ("config.json", "model.safetensors"):
+            (run / name).write_bytes((toy_run / name).read_bytes())
+        return run, data(**section), fixed
+
+    return make
+
+
+def test_an_evaluation_keeps_translations_and_signs_every_option(
+    split_run: Callable[..., tuple[Path, DataConfig, Fixed]],
+) -> None:
+    run, settings, fixed = split_run(raw_references={"test": "raw.de"})
+    options: Any = {"beam": 7, "length_penalty": 1.5, "no_repeat_ngram": 3}
+    (result,) = evaluate(run, fixed, settings, options=options)
+    assert fixed.asked == (["one", "two"], options)
+    assert (run / "hypotheses" / "test.de").read_text().splitlines() == HYPOTHESES
+    assert result.hypotheses == run / "hypotheses" / "test.de"
+    assert result.scores[0].value == pytest.approx(multi_bleu(HYPOTHESES, JOINED))
+    assert "detok" in result.scores[1].signature
+    assert "|beam:7|penalty:1.5" in result.signature
+    assert result.signature.endswith("|no_repeat_ngram:3")
+    decode = fixed.config
+    (usual,) = evaluate(run, fixed, settings)
+    assert f"|beam:{decode.beam}|penalty:{decode.length_penalty:g}" in usual.signature
+    assert "no_repeat" not in usual.signature
+
+
+def test_a_raw_reference_of_another_length_is_found_before_translating(
+    split_run: Callable[..., tuple[Path, DataConfig, Fixed]],
+) -> None:
+    run, settings, fixed = split_run(raw_references={"test": "test.en"})
+    (Path(settings.dir) / "test.en").write_text("one\ntwo\n")
+    (Path(settings.dir) / "raw.de").write_text("nur eins\n")
+    settings = settings.model_copy(update={"raw_references": {"test": "raw.de"}})
+    with pytest.raises(InputError, match="has 1 lines but the test set 'test' has 2"):
+        evaluate(run, fixed, settings)
+    assert not hasattr(fixed, "asked")
