@@ -33,18 +33,21 @@ Row = dict[str, Any]
 LEARN = """
 import sys
 from pathlib import Path
+from kutta.config import DataConfig
 from kutta.data.prepare import learn_tokenizers
 folder, text, vocabulary = sys.argv[1:]
-learn_tokenizers(Path(folder), text, "en", "de", "bpe", int(vocabulary), True).save(Path(folder))
+data = DataConfig(dir=folder, source="en", target="de", train=text, vocab_size=int(vocabulary))
+learn_tokenizers(data).save(Path(folder))
 """
 KUTTA = """
 import sys
 from pathlib import Path
+from kutta.config import DataConfig
 from kutta.data.prepare import prepare
 from kutta.data.tokenizer import Tokenizers
 folder, out, model, processes = sys.argv[1:]
-prepare(Path(folder), "en", "de", out=Path(out), tokenizer_folder=Path(out),
-        tokenizers=Tokenizers.load(Path(model)), processes=int(processes))
+data = DataConfig(dir=folder, source="en", target="de", max_ratio=1e9)
+prepare(data, Path(out), Path(out), Tokenizers.load(Path(model)), int(processes))
 """
 # What spm_encode does, which is not in the wheel: batches of lines to ids, here in binary.
 SENTENCEPIECE = """

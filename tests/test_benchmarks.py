@@ -143,8 +143,8 @@ def test_the_config_of_kutta_is_one_that_kutta_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [TINY, BASE], ids=lambda size: size.name)
 def test_the_usual_way_of_kutta_is_what_it_chooses_by_itself(tmp_path: Path, size: Size) -> None:
     from kutta.config import Config
+    from kutta.runs import resolve
     from kutta.training.lanes import lane_count
-    from kutta.training.resolve import resolve
 
     usual, path = kutta.TOOLKIT.usual[size.name], tmp_path / "config.toml"
     text = kutta.config_of(Case(size, "euler", usual), tmp_path, tmp_path / "run")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kutta.config import Config, Section, known_keys
+from kutta.config.mistakes import apply_override, parse_value, sentence, suggest
 from kutta.errors import InputError
-from kutta.mistakes import apply_override, parse_value, sentence, suggest
 from kutta.model.build import build_model
 from kutta.ode import METHODS
 
@@ -691,6 +691,7 @@ OTHER: dict[str, str] = {
     "train.precision": "bf16",
     "train.best": "bleu",
     "train.adam_betas": "[0.9, 0.98]",
+    "data.raw_references": "{test = 'raw.de'}",
 }
 # ... and what else has to be set before it can be changed.
 FIRST: dict[str, list[str]] = {
@@ -698,6 +699,7 @@ FIRST: dict[str, list[str]] = {
     "model.share_gamma": ["model.gamma=learned"],
     "model.tableau": ["model.solver=custom", *OWN],
     "model.norm": EULER,
+    "data.raw_references": ["data.tokenizer=split", "data.test=['test']"],
 }
 
 
@@ -736,6 +738,7 @@ def test_a_default_written_down_leaves_the_hash_as_it_is(key: str) -> None:
 
 ALL = ("data", "model", "train")
 FREE = {
+    *("data.split_compounds", "data.raw_references", "data.lowercased"),
     *("data.test", "train.max_steps", "train.device", "train.threads", "train.lanes"),
     "train.log_every",
     *("train.workers", "train.shard", "train.recompute"),

@@ -14,9 +14,10 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # A room is a module or a folder of src/kutta. A room imports its own layer and the layers before
 # it, never a later one.
 LAYERS = (
-    ("errors", "files", "mistakes", "settings", "config", "ode"),
+    ("errors", "files", "config", "ode"),
     ("model", "data", "grammar", "corpora"),
-    ("training", "translate", "metrics"),
+    ("runs", "metrics"),
+    ("training", "translate"),
     ("analysis", "reproduce", "server", "commands", "demo", "cli"),
 )
 # Beside the straight line: the built-in corpus (words and rules of two languages), and how public
@@ -28,7 +29,7 @@ FRONT_DOORS = {"__init__", "__main__"}  # these show the house to users, so they
 OPEN_TO_ALL = {"__version__"}  # the only name a room may take from the front door
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 9_200  # of all rooms below the last layer that are not beside the line
+MAX_CORE_LINES = 9_600  # of all rooms below the last layer that are not beside the line
 
 Rooms = dict[str, set[str]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from environments import run
 
 from kutta import __version__
-from kutta.training.report import read_metrics
+from kutta.runs.run import read_records
 from peers.toolkit import (
     DROPOUT,
     ENDLESS,
@@ -94,7 +94,7 @@ def job(place: Place, case: Case) -> Job:
         update = number_in(r"^step (\d+)  epoch", line)
         if update is None:
             return None
-        return next(r["tokens"] for r in reversed(read_metrics(folder)) if r["step"] == update)
+        return next(r["tokens"] for r in reversed(read_records(folder / "metrics.jsonl")) if r["step"] == update)
 
     return Job([*kutta, "train", str(config)], {}, tokens)
 

@@ -9,27 +9,20 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kutta.config import Config
+from kutta.config.data import GERMAN, language_of
 from kutta.data.corpus import read_lines, read_stream
 from kutta.data.prepare import expected_vocabulary
-from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import atomic_path
 from kutta.metrics import METRICS, Comparison, Score, multi_bleu, paired_bootstrap
 from kutta.model.arithmetic import cost_of
 from kutta.model.build import build_model, own_tableau
-from kutta.settings.data import GERMAN, language_of
+from kutta.runs import Run, choose_device
+from kutta.runs.checkpoints import average
+from kutta.runs.run import CONFIG
 from kutta.training.card import depth, unusual
-from kutta.training.checkpoint import (
-    average,
-    best_step,
-    list_checkpoints,
-    regular_checkpoints,
-    step_of,
-)
-from kutta.training.folder import is_prepared
 from kutta.training.validate import word_perplexity
-from kutta.translate.evaluate import Evaluation, evaluate, run_signature, test_texts
-from kutta.translate.loading import choose_device, home_of, load_language_model
+from kutta.translate.evaluate import Evaluation, evaluate, test_names, texts_of
 from kutta.translate.sampling import Sampling
 from kutta.translate.translator import CHUNK, Options, Translator
 
@@ -72,7 +65,7 @@ def translate_text(
 
 
 def evaluate_run(
-    run: Path,
+    folder: Path,
     tests: Sequence[str],
     data_dir: str | None,
     beam: int | None,
@@ -80,42 +73,33 @@ def evaluate_run(
     device: str,
 ) -> list[Evaluation]:
     """Score a run on test sets: translations by BLEU and chrF, a language model by perplexity."""
-    config = config_of(run)
-    data = config.data
-    if data_dir is not None:
-        data = data.model_copy(update={"dir": data_dir})
-    if config.language_model:
-        return evaluate_language_model(run, config.model_copy(update={"data": data}), tests, device)
-    translator = Translator.load(run, device, warn=_warn)
+    run = Run.load(folder)
+    if run.config.language_model:
+        return evaluate_language_model(run, tests, data_dir, device)
+    translator = Translator.load(folder, device, warn=_warn)
     options: Options = {"beam": beam, "length_penalty": length_penalty}
-    return evaluate(run, translator, data, tests, options)
+    return evaluate(run, translator, tests, data_dir, options)
 
 
 def evaluate_language_model(
-    run: Path, config: Config, tests: Sequence[str], device: str
+    run: Run, tests: Sequence[str], data_dir: str | None, device: str
 ) -> list[Evaluation]:
     """The perplexity per word of each test set."""
-    texts = test_texts(config.data, tests)
-    model, tokenizer = load_language_model(run)
+    texts = texts_of(run, data_dir)
+    pairs_of = {name: texts.test(name) for name in test_names(run, tests)}
     place = choose_device(device)
-    model.to(place)
+    model, tokenizer = run.load_model().to(place), run.tokenizers.target
+    settings = run.config.train
     return [
         Evaluation(
             test=name,
             sentences=len(pairs),
-            scores=[
-                word_perplexity(model, tokenizer, [text for _, text in pairs], config.train, place)
-            ],
+            scores=[word_perplexity(model, tokenizer, [t for _, t in pairs], settings, place)],
             hypotheses=None,
-            signature=run_signature(config, run),
+            signature=run.signature,
         )
-        for name, pairs in texts.items()
+        for name, pairs in pairs_of.items()
     ]
-
-
-def config_of(run: Path) -> Config:
-    """The settings of a run, or of the run of one of its checkpoints."""
-    return Config.load(home_of(run) / "config.json")
 
 
 def score_files(
@@ -148,38 +132,36 @@ def score_files(
     return [paired_bootstrap(system, other, texts, m, samples, seed) for m in metrics]
 
 
-def average_run(run: Path, last: int, steps: Sequence[int], output: Path | None) -> str:
+def average_run(folder: Path, last: int, steps: Sequence[int], output: Path | None) -> str:
     """Average checkpoints of a run; say what was done."""
-    config = Config.load(run / "config.json")
-    there = list_checkpoints(run)
+    run = Run.load(folder)
     if steps:
-        by_step = {step_of(path): path for path in there}
+        by_step = {one.step: one for one in run.checkpoints()}
         missing = [step for step in steps if step not in by_step]
         if missing:
             have = ", ".join(map(str, by_step)) or "none"
-            raise InputError(f"{run} has no checkpoint of step {missing[0]}; there are: {have}.")
+            raise InputError(f"{folder} has no checkpoint of step {missing[0]}; there are: {have}.")
         chosen = [by_step[step] for step in steps]
     else:
-        chosen = regular_checkpoints(run)[-(last or config.decode.average) :]
-    target = output or run / "model.safetensors"
+        chosen = run.regular_checkpoints()[-(last or run.config.decode.average) :]
+    target = output or run.final_weights
     average(chosen, target)
-    return f"{target}: the average of {', '.join(path.name for path in chosen)}"
+    return f"{target}: the average of {', '.join(one.path.name for one in chosen)}"
 
 
 def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
     """Facts about a config or a run, in the order to show them."""
-    kept = what / "config.json"
-    if what.is_dir() and not kept.is_file():
-        raise InputError(f"{what} is not the folder of a run (it has no config.json).")
-    config = Config.load(kept if what.is_dir() else what, overrides)
-    run = Path(config.run) if not what.is_dir() else what
-    source, target, shared, known = _vocabularies(config, run)
+    if what.is_dir() and not Run.is_at(what):
+        raise InputError(f"{what} is not the folder of a run (it has no {CONFIG}).")
+    config = Config.load(what / CONFIG if what.is_dir() else what, overrides)
+    run = Run(what if what.is_dir() else Path(config.run), config)
+    source, target, shared, known = _vocabularies(run)
     cost = cost_of(build_model(config.model, source, target, shared))
     shape, two_sided = config.model, not config.language_model
     decoder = {"decoder_method": shape.decoder_solver, "decoder_gamma": shape.decoder_gamma}
-    checkpoints = list_checkpoints(run)
+    checkpoints = run.checkpoints()
     return {
-        "run": str(run),
+        "run": str(run.path),
         "config": config.hash(),
         "method": shape.solver,
         **({"tableau": own.description} if (own := own_tableau(shape)) else {}),
@@ -207,21 +189,21 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
         },
         "training": {
             "checkpoints": len(checkpoints),
-            "last_step": step_of(checkpoints[-1]) if checkpoints else 0,
-            "best_step": best_step(checkpoints[-1]) if checkpoints else 0,
-            "finished": (run / "model.safetensors").is_file(),
+            "last_step": checkpoints[-1].step if checkpoints else 0,
+            "best_step": checkpoints[-1].best_step if checkpoints else 0,
+            "finished": run.is_finished,
         },
     }
 
 
-def _vocabularies(config: Config, run: Path) -> tuple[int, int, bool, str]:
+def _vocabularies(run: Run) -> tuple[int, int, bool, str]:
     """The sizes of the vocabularies, whether they are one, and where that is known from."""
-    if is_prepared(run):
-        tokenizers = Tokenizers.load(run)
-        sizes = len(tokenizers.source), len(tokenizers.target)
-        return *sizes, tokenizers.shared, "from the run"
-    size = expected_vocabulary(config.data.tokenizer, config.data.vocab_size)
-    return size, size, config.data.shared_vocab, "assumed; the text is not prepared yet"
+    if run.is_prepared:
+        known = run.tokenizers
+        return len(known.source), len(known.target), known.shared, "from the run"
+    data = run.config.data
+    size = expected_vocabulary(data)
+    return size, size, data.shared_vocab, "assumed; the text is not prepared yet"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from kutta.config import Config
 from kutta.data.corpus import read_pairs
 from kutta.grammar import write_corpus
 from kutta.ode import TABLEAUX
+from kutta.runs import Run
 from kutta.training.run import train
 from kutta.translate.evaluate import evaluate
 from kutta.translate.translator import Translator
@@ -75,7 +76,7 @@ def run_demo(folder: Path, solver: str, seed: int, overwrite: bool, console: Con
     if outcome.ended == "interrupted":
         raise KeyboardInterrupt
     translator = Translator.load(outcome.run)
-    (result,) = evaluate(outcome.run, translator, config.data)
+    (result,) = evaluate(Run.load(outcome.run), translator)
     console.print()
     console.print(_samples(config, translator))
     for score in result.scores:

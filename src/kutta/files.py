@@ -8,6 +8,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 from kutta.errors import InputError
 
 
@@ -58,6 +63,44 @@ def remove(path: Path) -> None:
     else:
         with suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
+
+
+def lock(handle: int, busy: str) -> None:
+    """Lock an open file or folder until it is closed; `busy` is said where another process has it.
+
+    Where the system has no locks, nothing is locked. Processes that inherit the handle keep the
+    lock until the last of them has ended.
+    """
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(busy) from None
+    except OSError:
+        pass  # a file system without locks
+
+
+@contextmanager
+def locked_folder(folder: Path, busy: str) -> Generator[int]:
+    """Make a folder and hold its lock; a process that is killed leaves nothing behind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        lock(handle, busy)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """The same file under a second name; a copy where the disk cannot do that."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove(target)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _take_place(temporary: Path, path: Path) -> None:

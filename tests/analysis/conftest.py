@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ from kutta.model.weights import save_weights
 
 MakeRun = Callable[..., Path]
 MakeSubject = Callable[..., Subject]
+
+
+def with_config(subject: Subject, **sections: Any) -> Subject:
+    """The same subject with other sections in its config."""
+    config = subject.config.model_copy(update=sections)
+    return replace(subject, run=replace(subject.run, config=config))
 
 
 def no_track(batches: Sequence[Batch], title: str) -> Iterable[Batch]:

@@ -55,7 +55,7 @@ def test_other_kinds_of_models_are_drawn_too(
 ) -> None:
     """Every result of every kind makes a table and a picture; nothing is saved, which is slow."""
     subject = make_subject(sentences=1, **settings)
-    (subject.run / "metrics.jsonl").unlink()
+    subject.run.metrics.unlink()
     for analysis in ANALYSES.values():
         result = analysis.measure(subject, no_track)
         assert [table.row_count for table in analysis.tabulate(result)]

@@ -1,7 +1,6 @@
 """Norms, coefficients and gradients of blocks, computed a second way."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from kutta.analysis.blocks import measure_blocks
 from kutta.analysis.gradients import measure_gradients
 from kutta.analysis.observe import stacks_of
 from kutta.training.objective import token_loss
-from tests.analysis.conftest import MakeSubject, no_track
+from tests.analysis.conftest import MakeSubject, no_track, with_config
 
 
 def test_lengths_and_directions_of_a_block(make_subject: MakeSubject) -> None:
@@ -103,7 +102,7 @@ def test_the_gradient_of_a_state(make_subject: MakeSubject) -> None:
     """Over several batches, against one sentence after the other."""
     subject = make_subject(sentences=4, solver="rk4")
     small = subject.config.train.model_copy(update={"batch_tokens": 16})
-    subject = replace(subject, config=subject.config.model_copy(update={"train": small}))
+    subject = with_config(subject, train=small)
     assert len(subject.batches()) > 1
     row = measure_gradients(subject, no_track)["rows"][1]
     model, batches = subject.model, subject.one_by_one()

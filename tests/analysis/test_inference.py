@@ -15,7 +15,7 @@ from kutta.errors import InputError
 from kutta.metrics import Score
 from kutta.training.validate import held_out_loss
 from kutta.translate.translator import Translator
-from tests.analysis.conftest import MakeSubject, no_track
+from tests.analysis.conftest import MakeSubject, no_track, with_config
 
 
 def row_of(rows: list[dict[str, Any]], stack: str, method: str, **wanted: Any) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_translations_keep_to_the_limits_of_the_run(
 ) -> None:
     free = make_subject(sentences=6, solver="rk2")
     decode = DecodeConfig(beam=1, min_length=3, max_length=5, no_repeat_ngram=1)
-    limited = replace(free, config=free.config.model_copy(update={"decode": decode}))
+    limited = with_config(free, decode=decode)
     for subject in (free, limited):
         measure_inference(subject, no_track, methods=(), bleu=True)
     sources = [free.tokenizers.source.decode(source) for source, _ in free.pairs]

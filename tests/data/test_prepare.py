@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kutta.config import DataConfig
 from kutta.data import corpus as corpus_module
 from kutta.data import prepare as prepare_module
 from kutta.data import store as store_module
@@ -51,8 +52,14 @@ def write(folder, name, pairs):
 
 
 def run(corpus, out, **changes):
-    options = {"tokenizer": "split", "max_length": 20, "max_ratio": 4.0, **changes}
-    return prepare(corpus, "en", "de", out=out, tokenizer_folder=out / "run", **options)
+    given = {name: changes.pop(name) for name in ("tokenizers", "processes") if name in changes}
+    return prepare(data_of(corpus, **changes), out, out / "run", **given)
+
+
+def data_of(corpus, **changes):
+    options = {"source": "en", "target": "de", "tokenizer": "split"}
+    options |= {"max_length": 20, "max_ratio": 4.0} | changes
+    return DataConfig(dir=str(corpus), **options)
 
 
 def kept_of(pairs, limits, tally):
@@ -195,10 +202,10 @@ def test_given_tokenizers_are_used_and_none_is_learned(corpus, tmp_path):
 def test_dictionaries_give_the_vocabulary(corpus, tmp_path):
     dictionary = tmp_path / "dict.txt"
     dictionary.write_text("man 9\nmann 8\nthe 7\n")
-    report = run(corpus, tmp_path / "out", dictionaries=(dictionary,))
+    report = run(corpus, tmp_path / "out", vocabulary=[str(dictionary)])
     assert (report.source_vocab, report.shared_vocab) == (7, True)
     assert Store.open(tmp_path / "out" / "train.arrow")[0][0].tolist() == [6, 1, 4]
-    separate = run(corpus, tmp_path / "two", dictionaries=(dictionary,) * 2, shared_vocab=False)
+    separate = run(corpus, tmp_path / "two", vocabulary=[str(dictionary)] * 2, shared_vocab=False)
     assert (separate.target_vocab, separate.shared_vocab) == (7, False)
 
 
@@ -233,7 +240,7 @@ def test_a_dictionary_that_does_not_fit_the_settings_is_an_error(corpus, tmp_pat
     dictionary = tmp_path / "dict.txt"
     dictionary.write_text("man 9\n")
     with pytest.raises(InputError, match=r"data\.vocabulary"):
-        run(corpus, tmp_path / "out", dictionaries=(dictionary,), **changes)
+        run(corpus, tmp_path / "out", vocabulary=[str(dictionary)], **changes)
 
 
 @pytest.mark.parametrize("name", ["train", "valid"])
@@ -335,9 +342,8 @@ def test_the_number_of_processes_changes_nothing(corpus, tmp_path, blocks_of_16,
     reports = {}
     for processes in (1, 2, 3):
         out = tmp_path / str(processes)
-        options = {"source": "en", "target": "de", "tokenizer": "split"}
-        options |= {"max_length": 20, "max_ratio": 4.0, "processes": processes} | KINDS[kind]
-        reports[processes] = prepare(corpus, out=out, tokenizer_folder=out, **options)
+        data = data_of(corpus, **KINDS[kind])
+        reports[processes] = prepare(data, out, out, processes=processes)
     assert 0 < reports[1].train.kept < reports[1].train.read == 200
     files = sorted(path.name for path in (tmp_path / "1").iterdir())
     for processes in (2, 3):
@@ -397,16 +403,17 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_was_there(corpus, tmp_path):
     script.write_text(
         "import signal\n"
         "from pathlib import Path\n"
+        "from kutta.config import DataConfig\n"
         "from kutta.data import corpus, workers\n"
         "from kutta.data.prepare import prepare\n"
         "corpus.ROWS, workers.FEW = 4, 2\n"
         # A shell that starts us in the background lets us ignore Ctrl-C.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('begun', flush=True)\n"
-        f"folder, out = Path({str(corpus)!r}), Path({str(tmp_path / 'out')!r})\n"
+        f"folder, out = {str(corpus)!r}, Path({str(tmp_path / 'out')!r})\n"
+        "data = DataConfig(dir=folder, source='en', target='de', tokenizer='split')\n"
         "while True:\n"
-        "    prepare(folder, 'en', 'de', out=out, tokenizer_folder=out, tokenizer='split',\n"
-        "            processes=2)\n"
+        "    prepare(data, out, out, processes=2)\n"
         "    print('done', flush=True)\n"
     )
     with subprocess.Popen(
@@ -456,7 +463,8 @@ def test_bpe_is_learned_from_every_kth_block_of_a_large_corpus(corpus, tmp_path,
 
 def test_multi30k_is_prepared_whole(shared_data, tmp_path):
     folder = shared_data / "multi30k-bpe" / "en-de"
-    report = prepare(folder, "en", "de", out=tmp_path, tokenizer_folder=tmp_path, tokenizer="split")
+    data = DataConfig(dir=str(folder), source="en", target="de", tokenizer="split")
+    report = prepare(data, tmp_path, tmp_path)
     assert (report.train.kept, report.valid.kept) == (29_000, 1_014)
     assert len(Store.open(tmp_path / "train.arrow")) == 29_000
     assert report.source_vocab == 9_712

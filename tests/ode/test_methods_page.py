@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kutta.config import ModelConfig
 from kutta.ode.catalogue import gamma_table, method_table
-from kutta.settings import ModelConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
 

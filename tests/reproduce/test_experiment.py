@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from kutta.config import load as load_module
+from kutta.config.load import shipped
 from kutta.errors import InputError
-from kutta.reproduce import experiment as room
-from kutta.reproduce.experiment import ScaleName, available, find, load, shipped
+from kutta.reproduce.experiment import ScaleName, available, find, load
 from kutta.reproduce.plan import Plan, make_plan
 
 PlanOf = Callable[..., Plan]
@@ -155,7 +156,7 @@ def test_a_wheel_has_them_in_the_package_and_a_checkout_at_its_root(
     package = tmp_path / "root" / "src" / "kutta"
     for folder in (package, tmp_path / "root" / "experiments"):
         folder.mkdir(parents=True)
-    monkeypatch.setattr(room, "_PACKAGE", package)
+    monkeypatch.setattr(load_module, "_PACKAGE", package)
     assert shipped("experiments") == tmp_path / "root" / "experiments"
     (package / "experiments").mkdir()
     assert shipped("experiments") == package / "experiments"

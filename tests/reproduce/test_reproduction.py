@@ -1,6 +1,5 @@
 """Reproductions from start to end, through the command: made, interrupted, resumed, refused."""
 
-import fcntl
 import json
 import os
 import signal
@@ -13,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from kutta import files
 from kutta.errors import InputError
+from kutta.files import locked_folder
 from kutta.reproduce import execute
 from kutta.reproduce.perform import Result
 
@@ -73,7 +74,7 @@ def test_smoke_from_nothing_to_table_and_figure_and_on_after_an_interruption(
     there = {path.name for path in home.iterdir()}
     assert there == {
         *("plan.json", "results.json", "table.md", "table.txt", "figure.png", "figure.svg"),
-        *("runs", "prepared", "text", ".lock"),
+        *("runs", "prepared", "text"),
     }
     first, models = results_of(home), models_of(home)
     names = {f"{row}-en-de-s{seed}" for row in ("residual", "rk2") for seed in (1, 2)}
@@ -248,8 +249,7 @@ def test_wrong_words_are_answered_by_one_sentence(kutta: Kutta, folder: Path) ->
 def test_two_commands_do_not_work_in_one_folder(kutta: Kutta, folder: Path) -> None:
     home = folder / "reproductions" / "toy-small"
     home.mkdir(parents=True)
-    with open(home / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked_folder(home, "not here"):
         is_one_sentence(kutta("reproduce", "toy.toml"), "Another process", "toy-small")
     assert not (home / "runs").exists()
 
@@ -257,6 +257,6 @@ def test_two_commands_do_not_work_in_one_folder(kutta: Kutta, folder: Path) -> N
 def test_a_system_without_locks_works_without(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(execute, "fcntl", None)
+    monkeypatch.setattr(files, "fcntl", None)
     with execute.sole_worker(tmp_path), execute.sole_worker(tmp_path) as handle:
         assert handle

@@ -10,12 +10,10 @@ import torch
 from rich.console import Console
 
 from kutta.config import Config
+from kutta.config.mistakes import apply_override
 from kutta.data.batches import BatchStream
-from kutta.data.store import Store
-from kutta.data.tokenizer import Tokenizers
-from kutta.mistakes import apply_override
 from kutta.model.build import build_model
-from kutta.training.folder import open_run, prepare_run
+from kutta.runs import open_run, prepare_run
 from kutta.training.loop import Trainer, make_trainer
 
 NOUNS = ("dog", "cat", "house", "tree", "child", "boat", "river")
@@ -107,12 +105,12 @@ def assemble() -> Callable[[Config], Bench]:
     """Prepare the data of a config and make a new trainer and a new stream for it."""
 
     def make(config: Config) -> Bench:
-        run = open_run(config)
-        prepare_run(config, run)
-        tokenizers = Tokenizers.load(run)
+        opened = open_run(config)
+        prepare_run(opened)
+        run, tokenizers = opened.path, opened.tokenizers
         rate = config.data.bpe_dropout
         resample = tokenizers.dropout(rate) if rate else None
-        store = Store.open(run / "store" / "train.arrow")
+        store = opened.train_store()
         settings = config.train
         stream = BatchStream(store, settings.micro_tokens, settings.seed, resample=resample)
         torch.manual_seed(settings.seed)

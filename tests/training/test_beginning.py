@@ -10,8 +10,7 @@ from rich.console import Console
 from kutta.config import Config
 from kutta.errors import InputError
 from kutta.model.weights import read_tensors
-from kutta.training.folder import open_run, prepare_run
-from kutta.training.report import read_metrics
+from kutta.runs import Run, open_run, prepare_run
 from kutta.training.run import plan_of, train
 
 Configure = Callable[..., Config]
@@ -19,7 +18,7 @@ ADMIN = ("model.norm=post", "model.init=admin", "model.encoder_layers=2")
 
 
 def losses(config: Config) -> list[float]:
-    return [r["loss"] for r in read_metrics(Path(config.run)) if r["kind"] == "train"]
+    return [r["loss"] for r in Run.load(config.run).records() if r["kind"] == "train"]
 
 
 def test_a_grown_model_goes_on_where_the_shallow_one_ended(
@@ -118,7 +117,7 @@ def test_a_text_prepared_with_another_vocabulary_is_not_grown_on(
     shallow = configure(f"run='{tmp_path / 'shallow'}'", "train.max_steps=1")
     train(shallow, console=silent)
     deep = configure("model.encoder_layers=2", f"train.grow_from='{shallow.run}'")
-    prepare_run(deep, open_run(deep))
+    prepare_run(open_run(deep))
     vocabulary = Path(deep.run) / "vocab.txt"
     vocabulary.write_text(vocabulary.read_text().replace("cato", "gato"))
     with pytest.raises(InputError, match="another vocabulary"):

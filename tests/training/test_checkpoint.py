@@ -19,15 +19,14 @@ from safetensors.numpy import load_file, save_file
 from kutta.config import Config
 from kutta.errors import InputError
 from kutta.model.weights import read_origin, read_tensors
-from kutta.training.checkpoint import (
-    Progress,
+from kutta.runs.checkpoints import (
+    Checkpoint,
     average,
     list_checkpoints,
     prune,
     regular_checkpoints,
-    resume,
-    save_checkpoint,
 )
+from kutta.training.checkpoint import Progress, resume, save_checkpoint
 from kutta.training.loop import Step, fit
 from kutta.training.run import train
 
@@ -58,15 +57,15 @@ def assert_identical(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -
 
 
 def save(bench: Any, progress: Progress | None = None, scheduled: bool = True) -> Path:
-    return save_checkpoint(bench.run, bench.trainer, progress or Progress(), scheduled)
+    return save_checkpoint(bench.run, bench.trainer, progress or Progress(), scheduled).path
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def names(paths: list[Path]) -> list[int]:
-    return [int(path.name.removeprefix("step-")) for path in paths]
+def names(checkpoints: list[Checkpoint]) -> list[int]:
+    return [one.step for one in checkpoints]
 
 
 # ---- exact resume ---------------------------------------------------------------------------
@@ -235,8 +234,8 @@ def test_a_disk_that_really_is_full_loses_nothing(
         train(config, console=silent)
     saved = list_checkpoints(Path(config.run))
     assert len(saved) >= 1
-    for path in saved:
-        assert set(FILES[::2]) <= {file.name for file in path.iterdir()}
+    for one in saved:
+        assert set(FILES[::2]) <= {file.name for file in one.path.iterdir()}
     assert not list((Path(config.run) / "checkpoints").glob(".*"))
     ballast.unlink()
     assert train(config, console=silent).ended == "finished"
@@ -269,14 +268,14 @@ def test_a_damaged_checkpoint_is_named_with_a_way_out(
     for _ in range(2):
         steps(bench, 2)
         save(bench)
-    newest = list_checkpoints(bench.run)[-1]
+    newest = list_checkpoints(bench.run)[-1].path
     damage(newest / file)
     fresh = assemble(configure())
     with pytest.raises(InputError) as caught:
         resume(fresh.run, fresh.trainer)
     sentence = str(caught.value)
     assert f"The checkpoint {newest} is damaged" in sentence
-    assert "remove that folder and run the same command to go on from step-00000002" in sentence
+    assert "remove that folder and run the same command to resume from step-00000002" in sentence
     for path in newest.iterdir():
         path.unlink()
     newest.rmdir()
@@ -290,7 +289,7 @@ def test_the_only_checkpoint_damaged_means_from_the_beginning(
     bench = assemble(configure())
     steps(bench, 1)
     empty(save(bench) / "state.json")
-    with pytest.raises(InputError, match="to go on from the beginning"):
+    with pytest.raises(InputError, match="to resume from the beginning"):
         resume(bench.run, bench.trainer)
 
 
@@ -336,12 +335,9 @@ def test_keeping_one_keeps_one(configure: Configure, assemble: Assemble) -> None
 def test_only_the_newest_two_keep_their_moments(configure: Configure, assemble: Assemble) -> None:
     bench = assemble(configure())
     assert checkpoints_of(bench, 5, best=1, keep_last=3) == [1, 3, 4, 5]
-    found = {
-        int(path.name[5:]): (path / "optimizer.safetensors").is_file()
-        for path in list_checkpoints(bench.run)
-    }
+    found = {one.step: one.moments.is_file() for one in list_checkpoints(bench.run)}
     assert found == {1: False, 3: False, 4: True, 5: True}
-    assert all((p / "model.safetensors").is_file() for p in list_checkpoints(bench.run))
+    assert all(one.weights.is_file() for one in list_checkpoints(bench.run))
 
 
 def test_what_an_interruption_saved_goes_with_the_next_scheduled_one(
@@ -355,7 +351,7 @@ def test_what_an_interruption_saved_goes_with_the_next_scheduled_one(
         prune(bench.run, 3, 0)
         seen.append(names(list_checkpoints(bench.run)))
     assert seen == [[1], [1, 2], [1, 2, 3], [1, 2, 4], [2, 4, 5]]
-    assert (list_checkpoints(bench.run)[-2] / "optimizer.safetensors").is_file()
+    assert list_checkpoints(bench.run)[-2].moments.is_file()
 
 
 def test_an_unscheduled_best_is_kept_but_does_not_count(
@@ -382,7 +378,7 @@ def test_a_crash_while_removing_leaves_no_half_checkpoint(
         (path / "state.json").unlink()
         raise Killed
 
-    monkeypatch.setattr("kutta.training.checkpoint.remove", stop_half_way)
+    monkeypatch.setattr("kutta.runs.checkpoints.remove", stop_half_way)
     with pytest.raises(Killed):
         prune(bench.run, 2, 0)
     assert names(list_checkpoints(bench.run)) == [2, 3]
@@ -399,7 +395,7 @@ def test_the_average_is_the_arithmetic_mean(
     for _ in range(3):
         steps(bench, 1)
         paths.append(save(bench))
-    average(paths, tmp_path / "mean.safetensors")
+    average([*map(Checkpoint, paths)], tmp_path / "mean.safetensors")
     parts = [load_file(path / "model.safetensors") for path in paths]
     mean = load_file(tmp_path / "mean.safetensors")
     assert mean.keys() == parts[0].keys()
@@ -410,21 +406,21 @@ def test_the_average_is_the_arithmetic_mean(
     assert any((parts[0][name] != parts[2][name]).any() for name in mean)
 
 
-def test_the_average_of_one_is_itself_and_files_are_taken_too(
+def test_the_average_of_one_is_itself_and_says_its_step(
     configure: Configure, assemble: Assemble, tmp_path: Path
 ) -> None:
     bench = assemble(configure())
     steps(bench, 1)
-    file = save(bench) / "model.safetensors"
-    average([file], tmp_path / "one")
-    average([file, file], tmp_path / "two")
-    before = read_tensors(file)
-    for name, count in (("one", 1), ("two", 2)):
+    one = Checkpoint(save(bench))
+    average([one], tmp_path / "one")
+    average([one, one], tmp_path / "two")
+    before = read_tensors(one.weights)
+    for name, origin in (("one", "step:1"), ("two", "average:2")):
         after = read_tensors(tmp_path / name)
         assert before.keys() == after.keys()
         assert all(torch.equal(before[key], after[key]) for key in before)
-        assert read_origin(tmp_path / name) == f"average:{count}"
-    assert read_origin(file) == ""
+        assert read_origin(tmp_path / name) == origin
+    assert read_origin(one.weights) == ""
 
 
 def test_the_average_of_nothing_is_told_in_a_sentence(tmp_path: Path) -> None:
@@ -441,7 +437,7 @@ def test_the_average_of_different_models_is_refused(
         bench = assemble(configure(*extra, f"run={tmp_path / name}"))
         paths.append(save(bench))
     with pytest.raises(InputError, match="weights of different models") as caught:
-        average(paths, tmp_path / "mean")
+        average([*map(Checkpoint, paths)], tmp_path / "mean")
     assert str(paths[0]) in str(caught.value)
     assert str(paths[1]) in str(caught.value)
     assert not (tmp_path / "mean").exists()
@@ -454,7 +450,7 @@ def test_the_average_with_a_damaged_checkpoint_is_refused(
     path = save(bench)
     cut(path / "model.safetensors")
     with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
-        average([path], tmp_path / "mean")
+        average([Checkpoint(path)], tmp_path / "mean")
 
 
 def test_saving_does_not_disturb_training(configure: Configure, assemble: Assemble) -> None:

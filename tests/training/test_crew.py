@@ -23,9 +23,9 @@ from torch.distributed import HashStore
 
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.runs.checkpoints import list_checkpoints
 from kutta.training import crew
 from kutta.training import run as run_module
-from kutta.training.checkpoint import list_checkpoints, step_of
 from kutta.training.crew import crew_size, idle_gpus, threads_of
 from kutta.training.run import train
 from kutta.training.team import ALONE, Team, _agree, job, launched, meet, restarts, speaks
@@ -140,15 +140,15 @@ def test_overwriting_counts_for_the_first_start_of_a_job(
     """Also on a machine that joined later, which knows of no restart."""
     monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    assert not run_module._goes_on(tmp_path)
+    assert not run_module._is_restart(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "seven")
-    assert not run_module._goes_on(tmp_path)
+    assert not run_module._is_restart(tmp_path)
     (tmp_path / "job").write_text(job())
-    assert run_module._goes_on(tmp_path)
+    assert run_module._is_restart(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "eight")
-    assert not run_module._goes_on(tmp_path)
+    assert not run_module._is_restart(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert run_module._goes_on(tmp_path)
+    assert run_module._is_restart(tmp_path)
 
 
 def test_a_team_agrees_on_a_name_in_a_store_that_remembers_the_dead() -> None:
@@ -179,7 +179,7 @@ def wait_until(true: Callable[[], Any], what: str) -> None:
 
 def newest(run: Path) -> int:
     """The step of the newest checkpoint."""
-    return max((step_of(path) for path in list_checkpoints(run)), default=0)
+    return max((one.step for one in list_checkpoints(run)), default=0)
 
 
 def family(process: int) -> dict[int, dict[str, str]]:
@@ -337,7 +337,7 @@ def test_a_killed_worker_is_restarted_by_torchrun_and_no_batch_is_lost(
     log = (run / "train.log").read_text()
     assert log.count("starting:") == log.count("going on from step") == 1
     assert log.count("2 processes") == 2
-    assert (list_checkpoints(run)[-1] / "shards").is_dir()
+    assert list_checkpoints(run)[-1].shards.is_dir()
     straight = config.model_copy(update={"run": str(tmp_path / "straight")})
     alone = straight.train.model_copy(update={"workers": 1})
     train(straight.model_copy(update={"train": alone}), console=silent)
@@ -383,7 +383,6 @@ def test_a_mistake_that_all_processes_make_is_said_once(
     assert agent.returncode != 0
     said = [line for line in errors.splitlines() if line.startswith(("kutta:", "kutta ("))]
     assert len(said) == 1, errors
-    told = "kutta: train.accumulate x train.pieces = 1 cannot be shared by 2 processes; "
-    assert said[0].startswith(told)
+    assert "train: workers = 2 cannot share accumulate x pieces = 1; set workers = 0" in said[0]
     assert "exitcode  : 2" in errors
     assert "kutta/training" not in errors, "a traceback of ours"

@@ -33,7 +33,8 @@ from kutta.errors import InputError
 from kutta.model.build import build_model
 from kutta.model.weights import read_origin, read_shapes, write_tensors
 from kutta.ode import METHODS
-from kutta.training.checkpoint import Progress, list_checkpoints, prune, resume, save_checkpoint
+from kutta.runs.checkpoints import list_checkpoints, prune
+from kutta.training.checkpoint import Progress, resume, save_checkpoint
 from kutta.training.loop import fit, make_trainer, rehearse
 from kutta.training.objective import token_loss
 from kutta.training.shards import read_shards, whole_tensors
@@ -444,13 +445,13 @@ def test_damaged_shards_are_named_with_a_way_out(
     begin = bench.run(kind, "fsdp") / "checkpoints"
     fresh = assemble(configure(*MODEL, *KINDS[kind][0]))
     shutil.copytree(begin, fresh.run / "checkpoints", dirs_exist_ok=True)
-    newest = list_checkpoints(fresh.run)[-1]
+    newest = list_checkpoints(fresh.run)[-1].path
     (path,) = (newest / "shards").glob(file)
     damage(path)
     with pytest.raises(InputError) as caught:
         resume(fresh.run, fresh.trainer)
     assert f"The checkpoint {newest} is damaged" in str(caught.value)
-    assert "to go on from step-00000005" in str(caught.value)
+    assert "to resume from step-00000005" in str(caught.value)
     assert "\n" not in str(caught.value)
     shutil.rmtree(newest)
     assert resume(fresh.run, fresh.trainer) is not None
@@ -480,7 +481,7 @@ def test_only_the_newest_two_keep_their_shards(
     for step in range(1, 5):
         shutil.copytree(begin, fresh.run / "checkpoints" / f"step-{step:08d}")
     prune(fresh.run, 3, best_step=0)
-    found = [(path.name[-1], (path / "shards").is_dir()) for path in list_checkpoints(fresh.run)]
+    found = [(str(one.step), one.shards.is_dir()) for one in list_checkpoints(fresh.run)]
     assert found == [("2", False), ("3", True), ("4", True)]
 
 

@@ -10,8 +10,8 @@ import torch
 
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.runs.checkpoints import list_checkpoints
 from kutta.training import memory
-from kutta.training.checkpoint import list_checkpoints
 from kutta.training.memory import no_more_than_there_is, out_of_memory
 
 Configure = Callable[..., Config]

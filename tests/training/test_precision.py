@@ -241,7 +241,7 @@ def test_a_checkpoint_of_an_earlier_version_begins_with_a_new_scale(
     config = configure(f"train.precision={precision}")
     bench = assemble(config)
     steps(bench, 1)
-    path = save_checkpoint(bench.run, bench.trainer, Progress()) / "state.json"
+    path = save_checkpoint(bench.run, bench.trainer, Progress()).state
     state = json.loads(path.read_text())
     del state["scale"]
     if scaler is not None:

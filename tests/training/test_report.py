@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kutta.config import Config
 from kutta.errors import InputError
 from kutta.metrics import Score
+from kutta.runs import Run
+from kutta.runs.run import read_records
 from kutta.training.loop import Step
-from kutta.training.report import METRICS, Reporter, last_validation, read_metrics
+from kutta.training.report import Reporter, last_validation
 from kutta.training.validate import Validation, improves
 
 SCORE = Score("BLEU", 12.5, "", "tok:none|version:x")
@@ -33,11 +36,19 @@ def step(number: int, **changes: Any) -> Step:
     return Step(number, **(values | changes))
 
 
+def run_at(path: Path) -> Run:
+    return Run(
+        path, Config.parse({"run": str(path), "data": {"dir": "d", "source": "a", "target": "b"}})
+    )
+
+
 def reporter(run: Path, first: int = 0, every: int = 1, **changes: Any) -> tuple[Reporter, Any]:
     """A reporter of 100 steps, and what its console shows."""
     shown = io.StringIO()
     console = changes.pop("console", None) or Console(file=shown, width=60)
-    return Reporter(run, first, 100, every, changes.pop("tensorboard", False), console), shown
+    return Reporter(
+        run_at(run), first, 100, every, changes.pop("tensorboard", False), console
+    ), shown
 
 
 def log_of(run: Path) -> list[str]:
@@ -52,7 +63,7 @@ def test_one_line_per_log_every_where_there_is_no_terminal(tmp_path: Path) -> No
     lines = shown.getvalue().splitlines()
     assert [line.split()[:2] for line in lines] == [["step", "10"], ["step", "20"], ["step", "30"]]
     assert lines == log_of(tmp_path), "the same lines in train.log, and none is wrapped"
-    assert [record["step"] for record in read_metrics(tmp_path)] == [10, 20, 30]
+    assert [record["step"] for record in read_records(tmp_path / "metrics.jsonl")] == [10, 20, 30]
 
 
 def test_a_terminal_sees_a_bar_and_the_log_gets_the_lines(tmp_path: Path) -> None:
@@ -75,7 +86,7 @@ def test_tokens_per_second_and_time_left(tmp_path: Path) -> None:
         for number in range(1, 21):
             report.step(step(number))
     assert "2,000 tokens/s  0:00:40 left" in shown.getvalue()
-    (record,) = read_metrics(tmp_path)
+    (record,) = read_records(tmp_path / "metrics.jsonl")
     assert record["tokens_per_second"] == pytest.approx(2000)
 
 
@@ -84,7 +95,7 @@ def test_the_speed_of_a_line_is_tokens_by_seconds_not_a_mean_of_speeds(tmp_path:
     with report:
         report.step(step(1, tokens=1000, seconds=1.0))
         report.step(step(2, tokens=100, seconds=9.0))
-    assert read_metrics(tmp_path)[0]["tokens_per_second"] == pytest.approx(110)
+    assert read_records(tmp_path / "metrics.jsonl")[0]["tokens_per_second"] == pytest.approx(110)
 
 
 def test_at_the_end_no_time_is_left(tmp_path: Path) -> None:
@@ -99,7 +110,7 @@ def test_a_record_holds_means_over_its_window_and_starts_anew(tmp_path: Path) ->
     with report:
         for number, loss in enumerate([1.0, 3.0, 10.0, 20.0], start=1):
             report.step(step(number, loss=loss, nll=loss / 2, grad_norm=loss * 2, epoch=number))
-    first, second = read_metrics(tmp_path)
+    first, second = read_records(tmp_path / "metrics.jsonl")
     assert first == {
         "kind": "train",
         "step": 2,
@@ -122,7 +133,7 @@ def test_skipped_steps_are_told_counted_and_left_out_of_the_means(tmp_path: Path
         report.step(step(2, loss=math.nan, nll=math.nan, grad_norm=math.inf, skipped=True))
         report.step(step(3, loss=2.0))
     assert "step 2: the loss or a gradient was not finite; update skipped" in shown.getvalue()
-    (record,) = read_metrics(tmp_path)
+    (record,) = read_records(tmp_path / "metrics.jsonl")
     assert (record["loss"], record["skipped"], record["grad_norm"]) == (1.5, 1, 1.5)
 
 
@@ -144,7 +155,7 @@ def strict_records(run: Path) -> list[dict[str, Any]]:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")
 
-    lines = (run / METRICS).read_text().splitlines()
+    lines = (run / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line, parse_constant=refuse) for line in lines]
 
 
@@ -171,13 +182,13 @@ def test_a_validation_is_recorded_with_the_signature_of_its_score(tmp_path: Path
 
 
 def test_the_last_validation_comes_back(tmp_path: Path) -> None:
-    assert last_validation(tmp_path) is None
+    assert last_validation(run_at(tmp_path)) is None
     report, _ = reporter(tmp_path)
     with report:
         report.validation(1, Validation(9.0, 9.0, 1), new_best=True)
         report.validation(2, Validation(2.5, 2.0, 90, SCORE), new_best=True)
         report.step(step(3))
-    assert last_validation(tmp_path) == Validation(2.5, 2.0, 90, SCORE)
+    assert last_validation(run_at(tmp_path)) == Validation(2.5, 2.0, 90, SCORE)
 
 
 def test_resuming_forgets_what_will_be_done_again(tmp_path: Path) -> None:
@@ -191,7 +202,7 @@ def test_resuming_forgets_what_will_be_done_again(tmp_path: Path) -> None:
     with report:
         for number in range(6, 10):
             report.step(step(number))
-    records = read_metrics(tmp_path)
+    records = read_records(tmp_path / "metrics.jsonl")
     assert [r["step"] for r in records if r["kind"] == "train"] == list(range(1, 10))
     assert [r["step"] for r in records if r["kind"] == "valid"] == [4]
 
@@ -200,9 +211,9 @@ def test_a_line_cut_short_by_a_crash_is_dropped(tmp_path: Path) -> None:
     report, _ = reporter(tmp_path)
     with report:
         report.step(step(1))
-    with (tmp_path / METRICS).open("a") as file:
+    with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "step": 2, "lo')
-    assert [record["step"] for record in read_metrics(tmp_path)] == [1]
+    assert [record["step"] for record in read_records(tmp_path / "metrics.jsonl")] == [1]
     report, _ = reporter(tmp_path, first=1)
     with report:
         report.step(step(2))
@@ -210,7 +221,7 @@ def test_a_line_cut_short_by_a_crash_is_dropped(tmp_path: Path) -> None:
 
 
 def test_no_records_are_no_error(tmp_path: Path) -> None:
-    assert read_metrics(tmp_path) == []
+    assert read_records(tmp_path / "metrics.jsonl") == []
 
 
 def test_records_are_on_disk_at_once(tmp_path: Path) -> None:
@@ -222,7 +233,7 @@ def test_records_are_on_disk_at_once(tmp_path: Path) -> None:
         assert len(log_of(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("name", [METRICS, "train.log"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "train.log"])
 def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, name: str) -> None:
     """/dev/full is a file on a disk that is always full."""
     if not Path("/dev/full").exists():

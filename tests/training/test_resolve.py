@@ -9,9 +9,9 @@ from rich.console import Console
 
 from kutta.errors import InputError
 from kutta.files import write_text
-from kutta.training import resolve as resolving
-from kutta.training.checkpoint import best_step, list_checkpoints
-from kutta.training.resolve import resolve
+from kutta.runs import Checkpoint, resolve
+from kutta.runs import device as device_module
+from kutta.runs.checkpoints import list_checkpoints
 from kutta.training.run import plan_of, train
 from tests.training.test_loop import Configure
 
@@ -72,10 +72,10 @@ def test_a_run_keeps_its_pieces_where_another_device_would_have_others(
         settings = ("train.batch_tokens=320", f"train.max_steps={steps}", f"run={tmp_path / name}")
         train(configure(*settings), console=silent)
 
-    monkeypatch.setattr(resolving, "piece_count", lambda *_: 4)
+    monkeypatch.setattr(device_module, "piece_count", lambda *_: 4)
     go("whole", 8)
     go("parts", 4)
-    monkeypatch.setattr(resolving, "piece_count", lambda *_: 1)
+    monkeypatch.setattr(device_module, "piece_count", lambda *_: 1)
     go("parts", 8)
     assert final(tmp_path / "parts") == final(tmp_path / "whole")
 
@@ -85,24 +85,24 @@ def test_a_run_of_a_version_without_pieces_goes_on_without_them(
 ) -> None:
     config = configure("train.max_steps=4")
     train(config, console=silent)
-    state = list_checkpoints(Path(config.run))[-1] / "state.json"
+    state = list_checkpoints(Path(config.run))[-1].state
     values = json.loads(state.read_text())
     assert values.pop("pieces") == 1
     state.write_text(json.dumps(values))
     write_text(Path(config.run) / "config.json", config.to_json())  # pieces = 0, undecided
-    monkeypatch.setattr(resolving, "piece_count", lambda *_: 4)
+    monkeypatch.setattr(device_module, "piece_count", lambda *_: 4)
     assert resolve(config, CPU).train.pieces == 1
     for damaged in ("", "[]", "{}", '{"pieces": null}', '{"pieces": "2"}', '{"pieces": 0}'):
         state.write_text(damaged)
         assert resolve(config, CPU).train.pieces == 4
-        assert best_step(state.parent) == 0
+        assert Checkpoint(state.parent).best_step == 0
 
 
 def test_a_damaged_checkpoint_is_told_of_as_such(configure: Configure, silent: Console) -> None:
     settings = ("train.batch_tokens=2048", "train.lanes=2")
     train(configure(*settings, "train.max_steps=4"), console=silent)
     config = configure(*settings)
-    (list_checkpoints(Path(config.run))[-1] / "state.json").write_text('{"step": ')
+    list_checkpoints(Path(config.run))[-1].state.write_text('{"step": ')
     with pytest.raises(InputError, match="is damaged"):
         train(config, console=silent)
 

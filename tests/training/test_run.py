@@ -22,12 +22,13 @@ from safetensors.numpy import load_file
 from kutta import files
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.files import remove
 from kutta.metrics import Score
+from kutta.runs import Run, locked, open_run
+from kutta.runs.checkpoints import list_checkpoints
 from kutta.training import run as run_module
 from kutta.training import session as session_module
-from kutta.training.checkpoint import list_checkpoints
-from kutta.training.folder import alone, open_run
-from kutta.training.report import Reporter, read_metrics
+from kutta.training.report import Reporter
 from kutta.training.run import Outcome, plan_of, train
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation
@@ -64,7 +65,7 @@ def ask_to_stop(number: int = signal.SIGTERM) -> None:
 
 
 def saved(config: Config) -> list[int]:
-    return [int(path.name.removeprefix("step-")) for path in list_checkpoints(Path(config.run))]
+    return [one.step for one in list_checkpoints(Path(config.run))]
 
 
 def model_of(config: Config) -> bytes:
@@ -72,11 +73,11 @@ def model_of(config: Config) -> bytes:
 
 
 def recorded(config: Config, kind: str) -> list[int]:
-    return [r["step"] for r in read_metrics(Path(config.run)) if r["kind"] == kind]
+    return [r["step"] for r in Run.load(config.run).records() if r["kind"] == kind]
 
 
 def state_of(config: Config) -> dict[str, Any]:
-    return json.loads((list_checkpoints(Path(config.run))[-1] / "state.json").read_text())
+    return json.loads(list_checkpoints(Path(config.run))[-1].state.read_text())
 
 
 def validations(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
@@ -98,7 +99,7 @@ def test_a_run_from_text_to_translation(configure: Configure, silently: Train) -
     there = {path.name for path in run.iterdir()}
     assert there == {
         *("config.json", "vocab.txt", "store", "checkpoints", "metrics.jsonl", "train.log"),
-        *("model.safetensors", "README.md", "tensorboard"),
+        *("model.safetensors", "README.md", "tensorboard", "text"),
     }
     assert saved(config) == [4, 8]
     assert recorded(config, "train") == list(range(1, 9))
@@ -116,7 +117,7 @@ def test_a_validation_has_loss_perplexity_and_bleu_with_its_signature(
 ) -> None:
     config = configure("train.valid_bleu=true", "train.max_steps=4")
     outcome = silently(config)
-    (record,) = [r for r in read_metrics(Path(config.run)) if r["kind"] == "valid"]
+    (record,) = [r for r in Run.load(config.run).records() if r["kind"] == "valid"]
     assert outcome.validation is not None
     assert isinstance(outcome.validation.bleu, Score)
     assert record["bleu"] == outcome.validation.bleu.value
@@ -139,7 +140,7 @@ def test_the_final_model_is_the_average_of_the_last(
     validations(monkeypatch, [1.0, 2.0, 2.0, 2.0])
     silently(config)
     assert saved(config) == [2, 6, 8]
-    parts = [load_file(p / "model.safetensors") for p in list_checkpoints(Path(config.run))[-2:]]
+    parts = [load_file(one.weights) for one in list_checkpoints(Path(config.run))[-2:]]
     for name, tensor in load_file(Path(config.run) / "model.safetensors").items():
         mean = (parts[0][name].astype("f8") + parts[1][name]) / 2
         assert (tensor == mean.astype("f4")).all()
@@ -509,8 +510,9 @@ def test_an_empty_folder_is_taken(configure: Configure, silently: Train) -> None
 def test_text_that_is_missing_is_told_before_training(
     configure: Configure, silently: Train, tmp_path: Path
 ) -> None:
-    """A prepared run needs the text for BLEU only; it says so at once, not at the first BLEU."""
+    """A run without its own text needs it for BLEU; it says so at once, not at the first BLEU."""
     silently(configure("train.max_steps=1"))
+    remove(Path(configure().run) / "text")  # as in a run of an earlier version
     moved = configure("train.max_steps=9", "train.valid_bleu=true", f"data.dir={tmp_path / 'no'}")
     with pytest.raises(InputError, match=r"There is no folder .*no; set data\.dir"):
         silently(moved)
@@ -535,7 +537,7 @@ def test_the_plan_says_what_would_be_done(configure: Configure, silently: Train)
     assert "to be prepared" in plan
     assert not Path(config.run).exists(), "nothing is done"
     silently(config)
-    assert "go on from step-00000004" in plan_of(config)
+    assert "resume from step 4" in plan_of(config)
     assert "; prepared" in plan_of(config)
     with pytest.raises(InputError, match="nothing"):
         plan_of(configure("data.test=['nothing']"))
@@ -608,7 +610,7 @@ def test_the_best_by_bleu(
     )
     silently(config)
     assert saved(config) == [4, 6]
-    assert [r["bleu"] for r in read_metrics(Path(config.run)) if r["kind"] == "valid"] == [
+    assert [r["bleu"] for r in Run.load(config.run).records() if r["kind"] == "valid"] == [
         10,
         30,
         20,
@@ -658,7 +660,7 @@ def test_a_training_that_breaks_keeps_its_last_checkpoint(
     assert saved(config) == [4]
     log = (Path(config.run) / "train.log").read_text()
     assert log.count("update skipped") == 2
-    records = [r for r in read_metrics(Path(config.run)) if r["step"] > 5]
+    records = [r for r in Run.load(config.run).records() if r["step"] > 5]
     assert [(r["loss"], r["skipped"]) for r in records] == [(None, 1), (None, 1)]
     assert silently(configure("train.max_steps=8", "train.max_bad_steps=3")).ended == "finished"
 
@@ -670,10 +672,10 @@ def test_a_truncated_checkpoint_is_told_and_the_one_before_goes_on(
     silently(straight)
     silently(configure("train.max_steps=8"))
     config = configure("train.max_steps=12")
-    newest = list_checkpoints(Path(config.run))[-1]
+    newest = list_checkpoints(Path(config.run))[-1].path
     damaged = newest / "optimizer.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    with pytest.raises(InputError, match=rf"{newest} is damaged .*go on from step-00000004"):
+    with pytest.raises(InputError, match=rf"{newest} is damaged .*resume from step-00000004"):
         silently(config)
     shutil.rmtree(newest)
     assert silently(config).ended == "finished"
@@ -685,6 +687,6 @@ def test_two_trainings_in_one_folder_are_refused(
     configure: Callable[..., Config], silent: Console
 ) -> None:
     config = configure()
-    with alone(Path(config.run)), pytest.raises(InputError, match="Another process is training"):
+    with locked(Path(config.run)), pytest.raises(InputError, match="Another process is training"):
         train(config, overwrite=True, console=silent)
     assert train(config, console=silent).ended == "finished"

@@ -10,8 +10,10 @@ from sacremoses import MosesDetokenizer, MosesTokenizer
 
 from kutta.config import Config, DataConfig
 from kutta.errors import InputError
+from kutta.runs import Run
+from kutta.runs.texts import Texts
 from kutta.translate import evaluate as room
-from kutta.translate.evaluate import evaluate, raw_references, score_texts, valid_score
+from kutta.translate.evaluate import evaluate, score_texts, valid_score
 from kutta.translate.translator import Translator
 
 RAW = ["Der Zug fährt um 9.30 Uhr ab, d.h. heute.", "Ein Nord-Süd-Gefälle gibt's auch."]
@@ -126,10 +128,11 @@ def test_raw_references_are_read_and_counted(tmp_path: Path) -> None:
     (tmp_path / "raw.de").write_text("eins\nzwei\n")
     names = {"test": ["test", "other"], "raw_references": {"test": "raw.de"}}
     settings = data(dir=str(tmp_path), tokenizer="split", **names)
-    assert raw_references(settings, "test", 2) == ["eins", "zwei"]
-    assert raw_references(settings, "other", 2) is None
+    texts = Texts(None, settings)
+    assert texts.raw_references("test", 2) == ["eins", "zwei"]
+    assert texts.raw_references("other", 2) is None
     with pytest.raises(InputError, match=r"raw\.de has 2 lines but the test set 'test' has 3; "):
-        raw_references(settings, "test", 3)
+        texts.raw_references("test", 3)
 
 
 @pytest.mark.parametrize(
@@ -170,51 +173,47 @@ class Fixed(Translator):
         return list(HYPOTHESES)
 
 
+MakeRun = Callable[..., tuple[Run, Fixed]]
+
+
 @pytest.fixture
-def split_run(tmp_path: Path, toy_run: Path) -> Callable[..., tuple[Path, DataConfig, Fixed]]:
+def split_run(tmp_path: Path, toy_run: Path) -> MakeRun:
     """A run on split text in tmp_path whose translations are HYPOTHESES."""
 
-    def make(**settings: Any) -> tuple[Path, DataConfig, Fixed]:
+    def make(**settings: Any) -> tuple[Run, Fixed]:
         (tmp_path / "test.en").write_text("one\ntwo\n")
         (tmp_path / "test.de").write_text("".join(line + "\n" for line in SPLIT))
         (tmp_path / "raw.de").write_text("Ein Nord-Süd-Gefälle, sagt er.\nDer Hund.\n")
         section = {"dir": str(tmp_path), "tokenizer": "split", "test": ["test"]} | settings
-        fixed = Fixed.load(toy_run, "cpu")
-        run = tmp_path / "run"
-        run.mkdir(exist_ok=True)
-        for name in ("config.json", "model.safetensors"):
-            (run / name).write_bytes((toy_run / name).read_bytes())
-        return run, data(**section), fixed
+        toy = Run.load(toy_run)
+        run = Run(tmp_path / "run", toy.config.model_copy(update={"data": data(**section)}))
+        run.path.mkdir()
+        run.final_weights.write_bytes(toy.final_weights.read_bytes())
+        return run, Fixed.load(toy_run, "cpu")
 
     return make
 
 
-def test_an_evaluation_keeps_translations_and_signs_every_option(
-    split_run: Callable[..., tuple[Path, DataConfig, Fixed]],
-) -> None:
-    run, settings, fixed = split_run(raw_references={"test": "raw.de"})
+def test_an_evaluation_keeps_translations_and_signs_every_option(split_run: MakeRun) -> None:
+    run, fixed = split_run(raw_references={"test": "raw.de"})
     options: Any = {"beam": 7, "length_penalty": 1.5, "no_repeat_ngram": 3}
-    (result,) = evaluate(run, fixed, settings, options=options)
+    (result,) = evaluate(run, fixed, options=options)
     assert fixed.asked == (["one", "two"], options)
-    assert (run / "hypotheses" / "test.de").read_text().splitlines() == HYPOTHESES
-    assert result.hypotheses == run / "hypotheses" / "test.de"
+    assert (run.path / "hypotheses" / "test.de").read_text().splitlines() == HYPOTHESES
+    assert result.hypotheses == run.path / "hypotheses" / "test.de"
     assert result.scores[0].value == pytest.approx(multi_bleu(HYPOTHESES, JOINED))
     assert "detok" in result.scores[1].signature
     assert "|beam:7|penalty:1.5" in result.signature
     assert result.signature.endswith("|no_repeat_ngram:3")
     decode = fixed.config
-    (usual,) = evaluate(run, fixed, settings)
+    (usual,) = evaluate(run, fixed)
     assert f"|beam:{decode.beam}|penalty:{decode.length_penalty:g}" in usual.signature
     assert "no_repeat" not in usual.signature
 
 
-def test_a_raw_reference_of_another_length_is_found_before_translating(
-    split_run: Callable[..., tuple[Path, DataConfig, Fixed]],
-) -> None:
-    run, settings, fixed = split_run(raw_references={"test": "test.en"})
-    (Path(settings.dir) / "test.en").write_text("one\ntwo\n")
-    (Path(settings.dir) / "raw.de").write_text("nur eins\n")
-    settings = settings.model_copy(update={"raw_references": {"test": "raw.de"}})
+def test_a_raw_reference_of_another_length_is_found_before_translating(split_run: MakeRun) -> None:
+    run, fixed = split_run(raw_references={"test": "raw.de"})
+    (Path(run.config.data.dir) / "raw.de").write_text("nur eins\n")
     with pytest.raises(InputError, match="has 1 lines but the test set 'test' has 2"):
-        evaluate(run, fixed, settings)
+        evaluate(run, fixed)
     assert not hasattr(fixed, "asked")

@@ -19,12 +19,12 @@ from kutta.analysis.inference import check_inference, measure_inference
 from kutta.analysis.subject import Subject, Track, load_subject
 from kutta.analysis.truncation import measure_truncation
 from kutta.analysis.variants import not_an_ode
+from kutta.config.mistakes import sentence, suggest
 from kutta.data.batches import Batch
 from kutta.errors import InputError
 from kutta.files import write_json
-from kutta.mistakes import sentence, suggest
 from kutta.ode import METHODS
-from kutta.translate.loading import home_of
+from kutta.runs import Run
 
 Result = dict[str, Any]
 
@@ -144,8 +144,9 @@ def _chosen(request: Request, subject: Subject, console: Console) -> list[str]:
 
 def _place(run: Path) -> Path:
     """Where the results go: for a checkpoint into its run, for checkpoints are thrown away."""
-    home = home_of(run)
-    return home / "analysis" if home == run else home / "analysis" / run.resolve().name
+    loaded = Run.load(run)
+    folder = loaded.path / "analysis"
+    return folder / loaded.folder.resolve().name if loaded.checkpoint else folder
 
 
 def _make(out: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kutta.errors import InputError
 from kutta.files import atomic_path
-from kutta.training.report import read_metrics
+from kutta.runs import Run
 
 
 def plot_training(run: Path) -> Path:
@@ -15,7 +15,7 @@ def plot_training(run: Path) -> Path:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    records = read_metrics(run)
+    records = Run.records_at(run)
     training = [r for r in records if r["kind"] == "train"]
     held_out = [r for r in records if r["kind"] == "valid"]
     if not training:

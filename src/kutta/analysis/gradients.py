@@ -11,8 +11,6 @@ from kutta.analysis.observe import Place, Seen, blocks_of, observing
 from kutta.analysis.subject import Subject, Track
 from kutta.model import TextModel
 from kutta.training.objective import token_loss
-from kutta.training.report import read_metrics
-from kutta.translate.loading import home_of
 
 
 def measure_gradients(subject: Subject, track: Track) -> dict[str, Any]:
@@ -81,6 +79,6 @@ def _course(subject: Subject) -> list[dict[str, Any]]:
     """The gradient norm of the whole model during training, as its log has it."""
     return [
         {"step": record["step"], "grad_norm": record["grad_norm"]}
-        for record in read_metrics(home_of(subject.run))
+        for record in subject.run.records()
         if record.get("kind") == "train" and record.get("grad_norm") is not None
     ]

@@ -8,40 +8,43 @@ from typing import Any
 import numpy as np
 import torch
 
-from kutta.config import Config, DataConfig
+from kutta.config import Config
 from kutta.data.batches import Batch, PairList, batches_in_order, collate
-from kutta.data.store import Store
 from kutta.data.tokenizer import Ids, Pair, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TextModel
-from kutta.translate.evaluate import reference_texts, run_signature, test_texts
-from kutta.translate.loading import choose_device, home_of, load_language_model, load_models
+from kutta.runs import Run, choose_device
+from kutta.translate.evaluate import reference_texts, texts_of
 
 # Shows how far a long measurement is: the same items, and a word on what is being done.
 Track = Callable[[Sequence[Batch], str], Iterable[Batch]]
-
-VALID = Path("store") / "valid.arrow"
 
 
 @dataclass(frozen=True)
 class Subject:
     """A trained model with its settings, and encoded sentence pairs with their references."""
 
-    run: Path
-    config: Config
+    run: Run
     model: TextModel
-    tokenizers: Tokenizers
     device: torch.device
     text: str
     pairs: Sequence[Pair]
     references: Sequence[str]
 
+    @property
+    def config(self) -> Config:
+        return self.run.config
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        return self.run.tokenizers
+
     def facts(self) -> dict[str, Any]:
         """What every number of an analysis depends on."""
         sources, targets = zip(*self.pairs, strict=True)
         return {
-            "run": self.run.resolve().name,
-            "signature": run_signature(self.config, self.run),
+            "run": self.run.folder.resolve().name,
+            "signature": self.run.signature,
             "method": self.config.model.solver,
             "gamma": self.config.model.gamma,
             "field": self.config.model.field,
@@ -69,46 +72,40 @@ def load_subject(
     run: Path, sentences: int, test: str | None, data_dir: str | None, device: str
 ) -> Subject:
     """A run or a checkpoint, with sentences of its validation store, or of a test set of text."""
-    home = home_of(run)
-    config = Config.load(home / "config.json")
-    chosen = choose_device(device)
-    if config.language_model:
-        model, _ = load_language_model(run)
-    else:
-        model = load_models([run])[0][0]
-    tokenizers = Tokenizers.load(home)
+    loaded, chosen = Run.load(run), choose_device(device)
     if test is None and data_dir is None:
-        pairs, references, text = *_stored(home, tokenizers, sentences), "valid (store)"
+        pairs, references, text = *_stored(loaded, sentences), "valid (store)"
     else:
-        data = config.data.model_copy(update={"dir": data_dir} if data_dir is not None else {})
-        text = test or data.valid
-        pairs, references = _read(data, text, tokenizers, sentences)
-    return Subject(run, config, model.to(chosen), tokenizers, chosen, text, pairs, references)
+        text = test or loaded.config.data.valid
+        pairs, references = _read(loaded, text, data_dir, sentences)
+    model = loaded.load_model().to(chosen)
+    return Subject(loaded, model, chosen, text, pairs, references)
 
 
 def _tokens(ids: Ids) -> int:
     return len(ids) + 1  # and the end mark
 
 
-def _stored(home: Path, tokenizers: Tokenizers, count: int) -> tuple[list[Pair], list[str]]:
+def _stored(run: Run, count: int) -> tuple[list[Pair], list[str]]:
     """Pairs of the prepared validation set; their references are what the ids say."""
-    if not (home / VALID).is_file():
+    if not run.has_valid_store:
         raise InputError(
-            f"There is no {VALID} in {home} to take sentences from; name a test set with --test, "
-            "and where it is with --data-dir."
+            f"There is no validation store in {run.path} to take sentences from; name a test set "
+            "with --test, and where it is with --data-dir."
         )
-    store = Store.open(home / VALID)
+    store = run.valid_store()
     if not len(store):
-        raise InputError(f"{home / VALID} has no sentences; name a test set with --test.")
+        raise InputError(
+            f"The validation store of {run.path} has no sentences; name a test set with --test."
+        )
     pairs: list[Pair] = list(store.gather(_spread(len(store), count)))
-    return pairs, [tokenizers.target.decode(target) for _, target in pairs]
+    return pairs, [run.tokenizers.target.decode(target) for _, target in pairs]
 
 
-def _read(
-    data: DataConfig, name: str, tokenizers: Tokenizers, count: int
-) -> tuple[list[Pair], list[str]]:
+def _read(run: Run, name: str, data_dir: str | None, count: int) -> tuple[list[Pair], list[str]]:
     """Pairs of a corpus of text, cut as training cuts them."""
-    lines = test_texts(data, [name])[name]
+    data, tokenizers = run.config.data, run.tokenizers
+    lines = texts_of(run, data_dir).test(name)
     lines = [lines[i] for i in _spread(len(lines), count)]
     pairs: list[Pair] = [
         (

@@ -20,7 +20,6 @@ from kutta.cli.app import (
     print_json,
 )
 from kutta.config import Config
-from kutta.files import remove
 
 
 @app.command()
@@ -48,20 +47,20 @@ def prepare(
     `kutta train` does this by itself where it is missing. --overwrite makes the store anew and
     touches nothing else of the run.
     """
-    from kutta.training.folder import alone, open_run, prepare_run, prepared_report
+    from kutta.runs import locked, open_run, prepare_run
 
     settings = Config.load(config, set or ())
-    with alone(Path(settings.run)):
+    with locked(Path(settings.run)):
         run = open_run(settings)
         if overwrite:
-            remove(run / "store")
-        report = prepare_run(settings, run)
+            run.remove_text()
+        report = prepare_run(run)
     if json:
-        print_json(prepared_report(run))
+        print_json(run.read_report())
     elif report is None:
-        typer.echo(f"{run / 'store'} is there already; add --overwrite to make it anew.")
+        typer.echo(f"{run.stores} is there already; add --overwrite to make it again.")
     else:
-        typer.echo(f"{report}\nwritten to {run / 'store'}")
+        typer.echo(f"{report}\nwritten to {run.stores}")
 
 
 @app.command()

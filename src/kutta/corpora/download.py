@@ -1,25 +1,18 @@
 """Downloads that go on where they stopped: a part is never thrown away, an end is never guessed."""
 
 import json
-import os
 import re
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
 import requests
 from urllib3.exceptions import HTTPError as TransportError
 
 from kutta.errors import InputError
-from kutta.files import remove, write_json
+from kutta.files import link_or_copy, lock, remove, write_json
 
 CHUNK = 1 << 18
 AGAIN = {408, 429}  # "too slow" and "too often": worth another attempt, as every 5xx is
@@ -65,10 +58,13 @@ class Resume:
         """Download `url` into the part and hand `output` the same bytes."""
         try:
             with open(self.part, "ab") as file:
-                _lock(file, self.part)
+                lock(
+                    file.fileno(),
+                    f"Another process is downloading {self.part} right now; wait until it has "
+                    "finished.",
+                )
                 self._complete(url, file)
-            remove(Path(output))
-            _link(self.part, Path(output))  # pooch throws its copy away where a checksum is wrong
+            link_or_copy(self.part, Path(output))  # pooch removes its copy if a checksum is wrong
         except OSError as error:
             raise InputError(
                 f"Cannot write {self.part}: {error.strerror or error}; what was downloaded is "
@@ -201,25 +197,3 @@ def _reason(error: Exception, silence: float) -> str:
     if isinstance(error, requests.ConnectionError):
         return "there is no connection to the server"
     return "the connection broke" if isinstance(error, TransportError) else str(error)
-
-
-def _lock(file: BinaryIO, part: Path) -> None:
-    """Two processes must not append to the same part; where the system has no locks, trust."""
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise InputError(
-            f"Another process is downloading {part} right now; wait until it has finished."
-        ) from error
-    except OSError:
-        pass  # a file system without locks
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name; copy it where the file system has no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

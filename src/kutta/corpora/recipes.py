@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kutta.config.mistakes import sentence, suggest
 from kutta.corpora.sources import SOURCES, Source
 from kutta.errors import InputError
-from kutta.mistakes import sentence, suggest
 
 
 class Member(NamedTuple):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from kutta.data.corpus import count_pairs, read_blocks, read_lines
+from kutta.config import DataConfig
+from kutta.data.corpus import Block, count_pairs, read_blocks, read_lines
 from kutta.data.encode import Encoded, Limits, Tally, encoder, larger, word_counter
 from kutta.data.store import Chunk, write_chunks
 from kutta.data.tokenizer import BPE, SENTENCES_TO_LEARN_FROM, Split, Tokenizer, Tokenizers
@@ -50,56 +51,40 @@ class Report:
 _SPLIT_VOCABULARY = 10_000
 
 
-def expected_vocabulary(tokenizer: Literal["bpe", "split"], vocab_size: int) -> int:
+def expected_vocabulary(data: DataConfig) -> int:
     """How many tokens to expect before the text is prepared, for an estimate."""
-    return vocab_size if tokenizer == "bpe" else _SPLIT_VOCABULARY
+    return data.vocab_size if data.tokenizer == "bpe" else _SPLIT_VOCABULARY
 
 
 def prepare(
-    folder: Path,
-    source: str,
-    target: str,
-    *,
+    data: DataConfig,
     out: Path,
     tokenizer_folder: Path,
-    train: str = "train",
-    valid: str = "valid",
-    tokenizer: Literal["bpe", "split"] = "bpe",
-    vocab_size: int = 10_000,
-    shared_vocab: bool = True,
-    max_length: int = 256,
-    max_source: int = 0,
-    max_ratio: float | None = None,
-    dictionaries: tuple[Path, ...] = (),
     tokenizers: Tokenizers | None = None,
     processes: int | None = None,
 ) -> Report:
     """Write `out/train.arrow` and `out/valid.arrow`, and the tokenizers into `tokenizer_folder`.
 
-    `dictionaries` are fairseq files for "split": one if shared, else source and target.
     `tokenizers` given are used as they are, none is learned. The corpus is read as a stream;
-    sources are cut to `max_source` tokens (0: not cut) before lengths are looked at. Large corpora
-    are spread over `processes` (all cores if None); the files do not depend on their number.
+    sources are cut to data.max_source tokens before lengths are looked at. Large corpora are spread
+    over `processes` (all cores if None); the files do not depend on their number.
     """
-    for name in (train, valid):  # a missing or broken file shows now, not in an hour
-        next(read_blocks(folder, name, source, target)).decode()
+    for name in (data.train, data.valid):  # a missing or broken file shows now, not in an hour
+        next(_blocks(data, name)).decode()
     processes = processes or cores()
     if tokenizers is None:
-        tokenizers = learn_tokenizers(
-            *(folder, train, source, target, tokenizer, vocab_size, shared_vocab, dictionaries),
-            processes=processes,
-        )
-    for_train = Limits(max_length, max_ratio, max_source, one_sided=not source)
+        tokenizers = learn_tokenizers(data, processes)
+    longest, cut = data.max_length, data.max_source
+    for_train = Limits(longest, data.max_ratio, cut, one_sided=not data.source)
     # Validation is not made easier than it is: only what is too long to handle goes.
-    for_valid = Limits(max_length, max_source=max_source, drop_empty=False)
-    what = "pairs" if source else "lines"
+    for_valid = Limits(longest, max_source=cut, drop_empty=False)
+    what = "pairs" if data.source else "lines"
     of_train, of_valid = Tally(what=what), Tally(what=what)
     for part, name, limits, tally in (
-        ("train", train, for_train, of_train),
-        ("valid", valid, for_valid, of_valid),
+        ("train", data.train, for_train, of_train),
+        ("valid", data.valid, for_valid, of_valid),
     ):
-        blocks = read_blocks(folder, name, source, target)
-        encoded = in_order(partial(encoder, tokenizers, limits), blocks, processes)
+        encoded = in_order(partial(encoder, tokenizers, limits), _blocks(data, name), processes)
         write_chunks(out / f"{part}.arrow", _some(encoded, tally, name), larger(tokenizers))
     tokenizers.save(tokenizer_folder)
     return Report(
@@ -111,37 +96,28 @@ def prepare(
     )
 
 
-def learn_tokenizers(
-    folder: Path,
-    train: str,
-    source: str,
-    target: str,
-    kind: Literal["bpe", "split"],
-    vocab_size: int,
-    shared_vocab: bool,
-    dictionaries: tuple[Path, ...] = (),
-    processes: int = 1,
-) -> Tokenizers:
+def learn_tokenizers(data: DataConfig, processes: int = 1) -> Tokenizers:
     """The tokenizers of the training corpus: one for both sides together, or one for each."""
-    both = [(0, 1)] if shared_vocab else [(0,), (1,)]
-    sides = both if source else [(1,)]  # a language model reads what it writes
-    if dictionaries and (kind != "split" or len(dictionaries) != len(sides)):
+    both = [(0, 1)] if data.shared_vocab else [(0,), (1,)]
+    sides = both if data.source else [(1,)]  # a language model reads what it writes
+    dictionaries = [Path(data.dir) / name for name in data.vocabulary]
+    if dictionaries and (data.tokenizer != "split" or len(dictionaries) != len(sides)):
         raise InputError(
             f"{len(dictionaries)} dict.txt given (data.vocabulary), but data.tokenizer = "
-            f'"{kind}" and data.shared_vocab = {str(shared_vocab).lower()}; a dict.txt goes with '
-            '"split": one for a shared vocabulary, else two, source and target.'
+            f'"{data.tokenizer}" and data.shared_vocab = {str(data.shared_vocab).lower()}; a '
+            'dict.txt goes with "split": one for a shared vocabulary, else two, source and target.'
         )
 
     def counts(of: tuple[int, ...]) -> Counter[str]:
         total = Counter[str]()
-        blocks = read_blocks(folder, train, source, target)
+        blocks = _blocks(data, data.train)
         for counted in in_order(partial(word_counter, of), blocks, processes):
             total.update(counted)
         return total
 
     def sample(of: tuple[int, ...]) -> Iterator[str]:
-        blocks = read_blocks(folder, train, source, target)
-        pairs = count_pairs(folder, train, source, target)
+        blocks = _blocks(data, data.train)
+        pairs = count_pairs(Path(data.dir), data.train, data.source, data.target)
         every = math.ceil(pairs * len(of) / SENTENCES_TO_LEARN_FROM)
         some = islice(blocks, 0, None, every)
         pairs_of = (zip(*block.decode(), strict=True) for block in some)
@@ -149,10 +125,10 @@ def learn_tokenizers(
 
     if dictionaries:
         made: list[Tokenizer] = [read_dictionary(path) for path in dictionaries]
-    elif kind == "split":
+    elif data.tokenizer == "split":
         made = [Split.of(counts(of)) for of in sides]
     else:
-        made = [BPE.learn(sample(of), vocab_size) for of in sides]
+        made = [BPE.learn(sample(of), data.vocab_size) for of in sides]
     return Tokenizers(made[0], made[-1])
 
 
@@ -168,6 +144,10 @@ def read_dictionary(path: Path) -> Split:
     if not tokens:
         raise InputError(f"{path} has no tokens; give a dict.txt as fairseq writes it.")
     return Split(list(tokens))
+
+
+def _blocks(data: DataConfig, name: str) -> Iterator[Block]:
+    return read_blocks(Path(data.dir), name, data.source, data.target)
 
 
 def _some(encoded: Iterable[Encoded], tally: Tally, name: str) -> Iterator[Chunk]:

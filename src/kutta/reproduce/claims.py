@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kutta.config import Section
-from kutta.mistakes import suggest
+from kutta.config.mistakes import suggest
 
 Name = tuple[str, str]  # row, column
 Relation = Literal["better", "higher", "lower", "near"]

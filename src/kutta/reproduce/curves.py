@@ -7,7 +7,7 @@ from typing import Any
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan
 from kutta.reproduce.style import Axes, colour_of, legend
-from kutta.training.report import read_metrics
+from kutta.runs import Run
 
 Points = dict[float, list[float]]  # x -> the value of each seed
 
@@ -68,7 +68,7 @@ def _logged(
         if (run.row, run.column) != (row, column) or result is None:
             continue
         unit = result.steps / result.epochs if by_epoch else 1.0
-        for record in read_metrics(plan.folder / "runs" / run.name):
+        for record in Run.records_at(plan.folder / "runs" / run.name):
             if record["kind"] == kind and record[key] is not None:
                 points.setdefault(record["step"] / unit, []).append(record[key])
     return points

@@ -39,7 +39,7 @@ class Estimate:
 def estimate(config: Config) -> Estimate:
     """The cost of training a config."""
     settings = config.train
-    size = expected_vocabulary(config.data.tokenizer, config.data.vocab_size)
+    size = expected_vocabulary(config.data)
     cost = _cost(config.model.model_dump_json(), size, config.data.shared_vocab)
     tokens = settings.max_steps * settings.accumulate * settings.batch_tokens
     per_token = cost.per_source_token + cost.per_target_token

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,20 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
 from rich.console import Console
 
 from kutta.config import Config
 from kutta.errors import InputError
-from kutta.files import atomic_path, remove
+from kutta.files import link_or_copy, locked_folder
 from kutta.grammar import write_corpus
 from kutta.reproduce.perform import Result, perform
-from kutta.reproduce.plan import Plan, Run
-from kutta.training.folder import is_prepared, open_run, prepare_run
+from kutta.reproduce.plan import Plan, PlannedRun
+from kutta.runs import open_run, prepare_run
+from kutta.runs.run import CONFIG
 from kutta.training.stopping import asked_to_stop
 
 # A run that ended: its result, the sentence that says why it failed, or None where it was stopped.
@@ -48,29 +43,15 @@ def sole_worker(folder: Path) -> Generator[int]:
     Runs side by side inherit it, so it is held until the last of them has ended, also where the
     process that began them was killed.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise InputError(
-            f"Cannot write to {folder}: {error.strerror or error}; choose another --out."
-        ) from None
-    try:
-        _lock(handle, folder)
+    busy = f"Another process is at work in {folder}; wait until it ends, or end it first."
+    with ExitStack() as held:
+        try:
+            handle = held.enter_context(locked_folder(folder, busy))
+        except OSError as error:
+            raise InputError(
+                f"Cannot write to {folder}: {error.strerror or error}; choose another --out."
+            ) from None
         yield handle
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, folder: Path) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            f"Another process is at work in {folder}; wait until it ends, or end it first."
-        ) from None
 
 
 def write_text_of(plan: Plan, console: Console) -> None:
@@ -84,31 +65,22 @@ def write_text_of(plan: Plan, console: Console) -> None:
 def share_text(config: Config, folder: Path, console: Console) -> None:
     """Give a run its tokenizers and stores: prepared once, linked into every run of that text."""
     run = open_run(config)
-    if is_prepared(run):
+    if run.is_prepared:
         return
-    key = hashlib.sha256(config.data.model_dump_json(exclude={"dir", "test"}).encode()).hexdigest()
+    key = hashlib.sha256(config.data.model_dump_json(exclude={"dir"}).encode()).hexdigest()
     made = open_run(config.model_copy(update={"run": str(folder / "prepared" / key[:10])}))
-    report = prepare_run(config, made)
+    report = prepare_run(made)
     if report is not None:
         say(console, str(report))
-    files = sorted(path.relative_to(made) for path in made.rglob("*") if path.is_file())
-    done = Path("store", "report.json")  # says that all is there, so it comes last
-    for file in [f for f in files if f not in (Path("config.json"), done)] + [done]:
-        _link(made / file, run / file)
+    files = [path for path in sorted(made.path.rglob("*")) if path.is_file()]
+    others = [file for file in files if file not in (made.path / CONFIG, made.report)]
+    for file in (*others, made.report):  # the report says that all is there, so it comes last
+        link_or_copy(file, run.path / file.relative_to(made.path))
 
 
-def _link(source: Path, target: Path) -> None:
-    """The same file under a second name; a copy where the disk cannot do that."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    remove(target)
-    try:
-        os.link(source, target)
-    except OSError:
-        with atomic_path(target) as temporary:
-            shutil.copyfile(source, temporary)
-
-
-def one_by_one(plan: Plan, runs: Sequence[Run], console: Console) -> Iterator[tuple[Run, Ending]]:
+def one_by_one(
+    plan: Plan, runs: Sequence[PlannedRun], console: Console
+) -> Iterator[tuple[PlannedRun, Ending]]:
     """Make the runs here, in this process, in order; stops where it is asked to."""
     for run in runs:
         try:
@@ -125,7 +97,7 @@ def one_by_one(plan: Plan, runs: Sequence[Run], console: Console) -> Iterator[tu
 class _Process:
     """A run in a process of its own, and what it says."""
 
-    run: Run
+    run: PlannedRun
     process: subprocess.Popen[bytes]
     out: Path
     err: Path
@@ -142,8 +114,8 @@ class _Process:
 
 
 def side_by_side(
-    plan: Plan, runs: Sequence[Run], jobs: int, lock: int, console: Console
-) -> Iterator[tuple[Run, Ending]]:
+    plan: Plan, runs: Sequence[PlannedRun], jobs: int, lock: int, console: Console
+) -> Iterator[tuple[PlannedRun, Ending]]:
     """Make the runs in `jobs` processes at a time, one core each; stops where it is asked to."""
     waiting, working, told = list(runs), list[_Process](), False
     with TemporaryDirectory() as said, ExitStack() as last, asked_to_stop() as asked:
@@ -168,7 +140,7 @@ def side_by_side(
                 yield ended.run, ended.ending()
 
 
-def _start(plan: Plan, run: Run, lock: int, said: Path) -> _Process:
+def _start(plan: Plan, run: PlannedRun, lock: int, said: Path) -> _Process:
     out, err = said / f"{run.name}.out", said / f"{run.name}.err"
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         process = subprocess.Popen(

@@ -5,7 +5,6 @@ and its row, first by what holds at every scale, then by what holds at this one.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -13,8 +12,9 @@ from typing import Any, Literal, cast
 from pydantic import Field, ValidationError, model_validator
 
 from kutta.config import Section
+from kutta.config.load import merge, read_settings, read_values, shipped
+from kutta.config.mistakes import first_mistake, sentence, suggest
 from kutta.errors import InputError
-from kutta.mistakes import first_mistake, sentence, suggest
 from kutta.reproduce.claims import Claim
 
 ScaleName = Literal["paper", "small"]
@@ -25,8 +25,6 @@ Metric = Literal[
 
 Published = float | list[float]  # by the first metric alone, or by each in turn
 
-_PACKAGE = Path(__file__).parents[1]
-
 
 class Change(Section):
     """Settings that take the place of a preset's, by section."""
@@ -36,10 +34,9 @@ class Change(Section):
     train: dict[str, Any] = Field(default_factory=dict[str, Any])
     decode: dict[str, Any] = Field(default_factory=dict[str, Any])
 
-    def apply(self, values: dict[str, Any]) -> None:
-        """Put these settings into the plain values of a config."""
-        for section in Change.model_fields:
-            values.setdefault(section, {}).update(getattr(self, section))
+    def values(self) -> dict[str, Any]:
+        """These settings as plain values of a config, by section."""
+        return {section: getattr(self, section) for section in Change.model_fields}
 
 
 class Here(Change):
@@ -211,29 +208,18 @@ def config_of(
     """The settings of a cell as plain values, before seed and folders are put in."""
     chosen, parts = experiment.scales[scale], (experiment.columns[column], experiment.rows[row])
     words = parts[0].here(scale).preset | parts[1].here(scale).preset
-    values = _read(_preset(chosen.preset, words, where))
+    values = read_settings(_preset(chosen.preset, words, where)).values
     for change in (chosen, *parts, *(part.here(scale) for part in parts)):
-        change.apply(values)
+        values = merge(values, change.values())
     return values
 
 
 def load(path: Path) -> Experiment:
     """Read an experiment; the first mistake becomes one sentence."""
     try:
-        return Experiment.model_validate(_read(path))
+        return Experiment.model_validate(read_values(path))
     except ValidationError as error:
         raise InputError(f"{path}: {first_mistake(error, [*Experiment.model_fields])}") from None
-
-
-def shipped(folder: str) -> Path:
-    """A folder that comes with Kutta: in the package of a wheel, or at the root of a checkout."""
-    places = _PACKAGE / folder, _PACKAGE.parents[1] / folder
-    for place in places:
-        if place.is_dir():
-            return place
-    raise InputError(
-        f"The folder {folder} of Kutta is not there (looked at {places[0]}); install it again."
-    )
 
 
 def available() -> dict[str, Path]:
@@ -268,12 +254,3 @@ def _preset(template: str, words: dict[str, str], where: Path) -> Path:
         if (place / name).is_file():
             return place / name
     raise InputError(f"{where}: there is no preset {name}, neither beside it nor in Kutta.")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path}; check the path.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path} is not readable as TOML: {error}.") from None

@@ -18,14 +18,11 @@ from kutta import __version__
 from kutta.commands import evaluate_run
 from kutta.config import Config
 from kutta.data.batches import BatchStream
-from kutta.data.store import Store
 from kutta.errors import InputError
 from kutta.model.weights import read_shapes
-from kutta.training.checkpoint import list_checkpoints, step_of
-from kutta.training.report import read_metrics
-from kutta.training.resolve import resolve
+from kutta.runs import Run
+from kutta.runs.checkpoints import list_checkpoints
 from kutta.training.run import train
-from kutta.translate.loading import choose_device
 
 
 @dataclass(frozen=True)
@@ -53,25 +50,26 @@ class Result:
 
 def perform(config: Config, metric: str, console: Console) -> Result | None:
     """Train, or go on, and score; None where the training was asked to stop."""
-    run = Path(config.run)
-    done = list_checkpoints(run)
+    path = Path(config.run)
+    done = list_checkpoints(path)
     started = time.perf_counter()
     outcome = train(config, console=console)
     seconds = time.perf_counter() - started
     if outcome.ended == "interrupted":
         return None
-    measured = _measure(run, config, metric)
+    run = Run.load(path)
+    measured = _measure(run, metric)
     return Result(
         score=measured.scores[metric],
         signature=measured.signatures[metric],
         scores=measured.scores,
         signatures=measured.signatures,
         run=measured.run,
-        parameters=sum(map(math.prod, read_shapes(run / "model.safetensors").values())),
+        parameters=sum(map(math.prod, read_shapes(run.final_weights).values())),
         steps=outcome.step,
-        epochs=outcome.step / _steps_per_epoch(run, config),
+        epochs=outcome.step / _steps_per_epoch(run),
         seconds=round(seconds, 1),
-        from_step=step_of(done[-1]) if done else 0,
+        from_step=done[-1].step if done else 0,
     )
 
 
@@ -84,21 +82,23 @@ class _Measured:
     run: str
 
 
-def _measure(run: Path, config: Config, metric: str) -> _Measured:
+def _measure(run: Run, metric: str) -> _Measured:
     """The scores of a run; `metric`, the one that decides, is among them."""
+    config = run.config
     if metric in _LOGGED:
         kind, key, summary = _LOGGED[metric]
-        values = [r[key] for r in read_metrics(run) if r["kind"] == kind and r[key] is not None]
+        values = [r[key] for r in run.records() if r["kind"] == kind and r[key] is not None]
         if not values:
-            raise InputError(f"{run}/metrics.jsonl has no {metric}; lower train.log_every.")
+            raise InputError(f"{run.metrics} has no {metric}; lower train.log_every.")
         score = float(values[-1] if summary == "last" else median(values))
         signature = f"kutta|{metric}|{summary} of {len(values)} records|version:{__version__}"
         of_run = f"config:{config.hash()}|seed:{config.train.seed}"
         return _Measured({metric: score}, {metric: signature}, of_run)
-    result = evaluate_run(run, config.data.test[:1], None, None, None, config.train.device)[0]
+    result = evaluate_run(run.path, config.data.test[:1], None, None, None, config.train.device)[0]
     named = {score.name: score for score in result.scores}
     if metric not in named:
-        raise InputError(f"{run} is not scored by {metric}; its metrics are {', '.join(named)}.")
+        there = ", ".join(named)
+        raise InputError(f"{run.path} is not scored by {metric}; its metrics are {there}.")
     return _Measured(
         {name: score.value for name, score in named.items()},
         {name: score.signature for name, score in named.items()},
@@ -114,11 +114,11 @@ _LOGGED = {
 }
 
 
-def _steps_per_epoch(run: Path, config: Config) -> float:
-    settings = resolve(config, choose_device(config.train.device)).train
-    store = Store.open(run / "store" / "train.arrow")
-    few = settings.compile
-    stream = BatchStream(store, settings.micro_tokens, settings.seed, few_shapes=few)
+def _steps_per_epoch(run: Run) -> float:
+    settings = run.config.train
+    stream = BatchStream(
+        run.train_store(), settings.micro_tokens, settings.seed, few_shapes=settings.compile
+    )
     return stream.batches_per_epoch / settings.micro_batches
 
 

@@ -12,7 +12,7 @@ from kutta.corpora.recipes import RECIPES
 from kutta.errors import InputError
 from kutta.files import write_json
 from kutta.reproduce.experiment import Experiment, Scale, ScaleName, config_of, find, load
-from kutta.training.folder import check_text
+from kutta.runs import check_text
 
 # Where things are and on what they run: nothing of this changes what a run is to compute, though
 # another kind of device draws other dropout, and a CPU takes batches in pieces.
@@ -21,7 +21,7 @@ _METRICS_OF_THE_OTHER = {True: ("BLEU", "sacreBLEU", "chrF2"), False: ("perplexi
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One training: a cell of the table with one seed."""
 
     row: str
@@ -44,7 +44,7 @@ class Plan:
     scale_name: ScaleName
     folder: Path
     asked: tuple[int, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[PlannedRun, ...]
 
     @property
     def scale(self) -> Scale:
@@ -92,7 +92,9 @@ def make_plan(
     kept: list[int] = before["seeds"] if before else []
     asked = tuple(seeds) or tuple(chosen.seeds)
     runs = tuple(
-        Run(row, column, seed, _config(experiment, path, scale, row, column, seed, data, folder))
+        PlannedRun(
+            row, column, seed, _config(experiment, path, scale, row, column, seed, data, folder)
+        )
         for seed in sorted({*kept, *asked})  # seed by seed: a whole table of one seed comes first
         for row, column in experiment.cells()
     )

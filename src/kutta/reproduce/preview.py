@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from kutta.reproduce.estimate import CPU_SHARE, GPU_RATE, Estimate, estimate, machine_rate
-from kutta.reproduce.plan import Plan, Run, missing_text
+from kutta.reproduce.plan import Plan, PlannedRun, missing_text
 from kutta.reproduce.results import read_results
 from kutta.reproduce.table import short_count
 
@@ -110,7 +110,7 @@ def previews(plans: Sequence[Plan]) -> list[Preview]:
     return [Preview(plan, here if plan.scale_name == "small" else GPU_RATE) for plan in plans]
 
 
-def method_of(run: Run) -> str:
+def method_of(run: PlannedRun) -> str:
     """The method of a run in a few words."""
     model = run.config.model
     parts = [model.solver]

@@ -21,7 +21,7 @@ from kutta.reproduce.execute import (
 from kutta.reproduce.experiment import ScaleName, available, load
 from kutta.reproduce.figure import draw
 from kutta.reproduce.perform import Result
-from kutta.reproduce.plan import Plan, Run, make_plan, missing_text, write_plan
+from kutta.reproduce.plan import Plan, PlannedRun, make_plan, missing_text, write_plan
 from kutta.reproduce.results import (
     Results,
     cells_of,
@@ -94,8 +94,8 @@ def _go(plan: Plan, jobs: int, lock: int, console: Console) -> list[str]:
 
 def _note(
     plan: Plan,
-    todo: Sequence[Run],
-    ended: Iterator[tuple[Run, Ending]],
+    todo: Sequence[PlannedRun],
+    ended: Iterator[tuple[PlannedRun, Ending]],
     results: Results,
     jobs: int,
     console: Console,
@@ -130,7 +130,9 @@ def _report(plan: Plan, results: Mapping[str, Result]) -> None:
     write_text(plan.folder / "table.md", as_markdown(report, "figure.png"))
 
 
-def _time_left(left: Sequence[Run], results: Mapping[str, Result], plan: Plan, jobs: int) -> str:
+def _time_left(
+    left: Sequence[PlannedRun], results: Mapping[str, Result], plan: Plan, jobs: int
+) -> str:
     """How long the rest will take, if it goes on at the pace of the runs that were made whole."""
     whole = {n: r for n, r in results.items() if r.from_step == 0 and r.seconds > 0}
     made = [(run, whole[run.name]) for run in plan.runs if run.name in whole]

@@ -11,7 +11,8 @@ from kutta.errors import InputError
 from kutta.files import write_json
 from kutta.reproduce.claims import Measured, Name, Verdict, judge
 from kutta.reproduce.perform import Result
-from kutta.reproduce.plan import Plan, Run
+from kutta.reproduce.plan import Plan, PlannedRun
+from kutta.runs import Run
 
 Results = dict[str, Result]
 
@@ -29,8 +30,7 @@ def read_results(folder: Path) -> Results:
             f"{path} is damaged ({error}); remove that file: finished runs are then scored again, "
             "not trained again."
         ) from None
-    runs = folder / "runs"
-    return {n: r for n, r in results.items() if (runs / n / "model.safetensors").is_file()}
+    return {n: r for n, r in results.items() if Run.is_finished_at(folder / "runs" / n)}
 
 
 def write_results(folder: Path, results: Mapping[str, Result]) -> None:
@@ -110,6 +110,6 @@ def gain(cells: Cells, cell: Cell, against: str, ours: bool) -> float | None:
     return None if one is None or other is None else one - other
 
 
-def unfinished(plan: Plan, results: Mapping[str, Result]) -> list[Run]:
+def unfinished(plan: Plan, results: Mapping[str, Result]) -> list[PlannedRun]:
     """The runs without a result, in the order in which they are made."""
     return [run for run in plan.runs if run.name not in results]

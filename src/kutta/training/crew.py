@@ -18,6 +18,7 @@ import torch
 from kutta.config import TrainConfig
 from kutta.data.workers import cores
 from kutta.errors import InputError
+from kutta.runs import Run
 from kutta.training.team import MEETING, Lost, sharers
 
 
@@ -59,7 +60,7 @@ class Crew:
 
     def __init__(self, run: Path, about: dict[str, str], workers: int, folder: Path) -> None:
         self._folder = folder
-        command = [sys.executable, "-m", "kutta", "train", str(run / "config.json")]
+        command = [sys.executable, "-m", "kutta", "train", str(Run.config_file(run))]
         self._others = [
             subprocess.Popen(
                 command,

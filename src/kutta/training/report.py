@@ -13,10 +13,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from kutta.errors import InputError
 from kutta.files import write_text
+from kutta.runs import Run
+from kutta.runs.run import read_records
 from kutta.training.loop import Step
 from kutta.training.validate import Validation
-
-METRICS = "metrics.jsonl"
 
 
 class _Events(Protocol):
@@ -66,7 +66,7 @@ class Reporter:
 
     def __init__(
         self,
-        run: Path,
+        run: Run,
         first_step: int,
         max_steps: int,
         log_every: int,
@@ -78,10 +78,10 @@ class Reporter:
         self.max_steps = max_steps
         self.window = Window()
         self.rate = 0.0
-        _forget_after(run / METRICS, first_step)
+        _forget_after(run.metrics, first_step)
         self.files = ExitStack()
-        self.metrics = self.files.enter_context(_appending(run / METRICS))
-        self.log = self.files.enter_context(_appending(run / "train.log"))
+        self.metrics = self.files.enter_context(_appending(run.metrics))
+        self.log = self.files.enter_context(_appending(run.log))
         self.events: _Events | None = _events(run, first_step) if tensorboard else None
         self.bar = Progress(
             TextColumn("step {task.completed}/{task.total}"),
@@ -172,23 +172,9 @@ class Bystander:
     def say(self, text: str, shown: bool = True) -> None: ...
 
 
-def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """All records of a run; a last line cut short by a crash is left out."""
-    path = run / METRICS
-    if not path.is_file():
-        return []
-    records: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    return records
-
-
-def last_validation(run: Path) -> Validation | None:
+def last_validation(run: Run) -> Validation | None:
     """The newest validation on record; None where there is none."""
-    records = [record for record in read_metrics(run) if record["kind"] == "valid"]
+    records = [record for record in run.records() if record["kind"] == "valid"]
     return Validation.from_dict(records[-1]) if records else None
 
 
@@ -217,12 +203,12 @@ def _cannot_write(name: str, error: OSError) -> InputError:
 def _forget_after(path: Path, step: int) -> None:
     """Drop the records of steps that will be made again after resuming."""
     if path.is_file():
-        kept = [record for record in read_metrics(path.parent) if record["step"] <= step]
+        kept = [record for record in read_records(path) if record["step"] <= step]
         write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
 
 
-def _events(run: Path, first_step: int) -> _Events:
+def _events(run: Run, first_step: int) -> _Events:
     from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and optional
 
     make: Callable[..., _Events] = SummaryWriter
-    return make(str(run / "tensorboard"), purge_step=first_step + 1)
+    return make(str(run.events), purge_step=first_step + 1)

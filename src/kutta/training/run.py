@@ -1,13 +1,10 @@
-"""A run: a folder that holds everything of one training, and the function that fills it.
-
-config.json  tokenizer.model | vocab.txt  store/  checkpoints/  metrics.jsonl  train.log
-model.safetensors (what `translate` uses)  README.md (model card)
-"""
+"""Training a config from start to end: open its run, share the work, train, write the model."""
 
 import os
 import warnings
 from contextlib import ExitStack
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,22 +12,27 @@ from rich.console import Console
 
 from kutta.config import Config
 from kutta.data.batches import BatchStream
-from kutta.data.store import Store
-from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import write_text
-from kutta.model.build import build_model
-from kutta.training.beginning import begin, check_shallow
+from kutta.runs import (
+    Run,
+    check_same,
+    check_text,
+    choose_device,
+    locked,
+    open_run,
+    prepare_run,
+    resolve,
+)
+from kutta.runs.growing import check_shallow
+from kutta.training.beginning import begin
 from kutta.training.card import direction, method_of
-from kutta.training.checkpoint import Progress, list_checkpoints, resume
+from kutta.training.checkpoint import Progress, resume
 from kutta.training.crew import crew, crew_size, idle_gpus, threads_of
-from kutta.training.folder import alone, check_same, check_text, is_prepared, open_run, prepare_run
 from kutta.training.loop import make_trainer
 from kutta.training.report import last_validation
-from kutta.training.resolve import resolve
 from kutta.training.session import Outcome, Session, validation_text
 from kutta.training.team import ALONE, job, launched, meet, restarts
-from kutta.translate.loading import choose_device
 
 __all__ = ["Outcome", "plan_of", "train"]
 
@@ -40,7 +42,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
 
     Where this process was not launched as one of several, it starts those that share the work.
     """
-    settings, run, console = config.train, Path(config.run), console or Console()
+    settings, path, console = config.train, Path(config.run), console or Console()
     device = _device(settings.device)
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, torch.get_num_threads())  # as it was, afterwards
@@ -48,18 +50,13 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
             torch.set_num_threads(settings.threads)
         team = stack.enter_context(meet(device)) if launched() else ALONE
         if team.leads:
-            stack.enter_context(alone(run))
-            _make_ready(config, overwrite and not _goes_on(run), device, console)
-            if job():
-                write_text(run / "job", job())
+            stack.enter_context(locked(path))
+            _make_ready(config, overwrite and not _is_restart(path), device, console)
         team.wait()
-        config = resolve(config, device)
-        settings = config.train
-        tokenizers = Tokenizers.load(run)
+        run = Run.load(path)
+        settings = run.config.train
         torch.manual_seed(settings.seed)
-        model = build_model(
-            config.model, len(tokenizers.source), len(tokenizers.target), tokenizers.shared
-        )
+        model = run.build_model()
         workers = crew_size(settings, device)
         others = None
         if not launched() and (idle := idle_gpus(settings, device, workers)):
@@ -67,11 +64,15 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
         if not launched() and workers > 1:
             threads = threads_of(settings, workers)
             torch.set_num_threads(threads)
-            others = stack.enter_context(crew(run, workers, threads))
-        resample = tokenizers.dropout(config.data.bpe_dropout) if config.data.bpe_dropout else None
-        store = Store.open(run / "store" / "train.arrow")
+            others = stack.enter_context(crew(path, workers, threads))
+        dropout = run.config.data.bpe_dropout
+        resample = run.tokenizers.dropout(dropout) if dropout else None
         stream = BatchStream(
-            store, settings.micro_tokens, settings.seed, resample, few_shapes=settings.compile
+            run.train_store(),
+            settings.micro_tokens,
+            settings.seed,
+            resample,
+            few_shapes=settings.compile,
         )
         if others is not None:
             others.arrive()
@@ -79,19 +80,17 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
             team = stack.enter_context(meet(device))
             team.wait()  # as they do, above
         plain = deepcopy(model) if settings.shard and team.world > 1 and team.leads else None
-        if not list_checkpoints(run):
-            begin(model.to(device), config, stream)
+        if not run.checkpoints():
+            begin(model.to(device), run, stream)
         trainer = make_trainer(model, settings, device, team)
         if trainer.lanes:
             stack.callback(trainer.lanes.close)
-        progress = resume(run, trainer) or Progress()
+        progress = resume(path, trainer) or Progress()
         if progress.by != settings.best:  # a loss and a BLEU do not compare
             progress = Progress(by=settings.best)
         # Read now: text that has moved away should not end a training at its first validation.
-        pairs = validation_text(config) if team.leads else []
-        session = Session(
-            config, run, trainer, tokenizers, pairs, progress, plain, last_validation(run)
-        )
+        pairs = validation_text(run) if team.leads else []
+        session = Session(run, trainer, pairs, progress, plain, last_validation(run))
         return session.go(stream, console)
 
 
@@ -109,47 +108,50 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda", number)
 
 
-def _goes_on(run: Path) -> bool:
+def _is_restart(path: Path) -> bool:
     """Whether torchrun has started this job before: workers were lost, or machines came and went.
 
     Restarts are counted by each machine for itself, so one that came later knows of none.
     """
-    note = run / "job"
+    note = Run.job_file(path)
     return restarts() > 0 or (note.is_file() and note.read_text(encoding="utf-8") == job())
 
 
 def _make_ready(config: Config, overwrite: bool, device: torch.device, console: Console) -> None:
-    """Open the run and prepare its text."""
+    """Open the run, decide what the device decides, and prepare its text."""
     if device.type == "cpu" and config.train.precision == "fp16":
         warnings.warn(
             "fp16 is meant for GPUs and many times slower than fp32 on a CPU; "
             "set train.precision = 'fp32' here",
             stacklevel=3,
         )
-    run = open_run(config, overwrite)
-    write_text(run / "config.json", resolve(config, device).to_json())
-    report = prepare_run(config, run)
+    opened = open_run(config, overwrite)
+    run = replace(opened, config=resolve(opened.config, device))
+    run.write_config()
+    report = prepare_run(run)
     if report is not None:
         console.print(str(report), highlight=False, markup=False)
+    if job():
+        write_text(Run.job_file(run.path), job())
 
 
 def plan_of(config: Config) -> str:
     """What training this config would do, in words; checks that the text is there."""
-    data, model, settings, run = config.data, config.model, config.train, Path(config.run)
+    data, model, run = config.data, config.model, Run(Path(config.run), config)
     check_text(data, [data.train, data.valid, *data.test])
-    done = list_checkpoints(run)
+    done = run.checkpoints()
     check_same(config)
-    device = choose_device(settings.device)
+    device = choose_device(config.train.device)
     settings = resolve(config, device).train
     pieces = settings.pieces
     if not done:
         check_shallow(config)
-    beginning = f"go on from {done[-1].name}" if done else "start"
+    beginning = f"resume from step {done[-1].step}" if done else "start"
     return "\n".join(
         [
-            f"run      {run} ({beginning}; config {config.hash()})",
+            f"run      {run.path} ({beginning}; config {config.hash()})",
             f"data     {data.dir}: {data.train}, {data.valid}; {direction(config)}"
-            + ("; prepared" if is_prepared(run) else "; to be prepared"),
+            + ("; prepared" if run.is_prepared else "; to be prepared"),
             f"method   {method_of(model)}",
             f"train    {settings.max_steps:,} steps of {settings.accumulate} x "
             f"{settings.batch_tokens:,} tokens{f' in {pieces} pieces' if pieces > 1 else ''}, "

@@ -10,23 +10,14 @@ from rich.console import Console
 
 from kutta.config import Config, TrainConfig
 from kutta.data.batches import BatchStream
-from kutta.data.corpus import read_pairs
-from kutta.data.store import Store
-from kutta.data.tokenizer import Tokenizers
 from kutta.files import write_text
 from kutta.metrics import Score
 from kutta.model import TextModel, TranslationModel
 from kutta.model.weights import fill
+from kutta.runs import Checkpoint, Run
+from kutta.runs.checkpoints import average, prune
 from kutta.training.card import method_of, model_card
-from kutta.training.checkpoint import (
-    Progress,
-    average,
-    list_checkpoints,
-    prune,
-    regular_checkpoints,
-    save_checkpoint,
-    step_of,
-)
+from kutta.training.checkpoint import Progress, save_checkpoint
 from kutta.training.distributed import is_sharded
 from kutta.training.loop import Step, Trainer, fit, rehearse
 from kutta.training.report import Bystander, Reporter
@@ -51,14 +42,16 @@ class Outcome:
 class Session:
     """What a sitting knows. All processes of a team have one; the leader's writes and speaks."""
 
-    config: Config
-    run: Path
+    run: Run
     trainer: Trainer
-    tokenizers: Tokenizers
     validation_text: list[tuple[str, str]]
     progress: Progress
     plain: TextModel | None  # the leader's place for whole parameters, where they are split
     latest: Validation | None = None
+
+    @property
+    def config(self) -> Config:
+        return self.run.config
 
     @property
     def settings(self) -> TrainConfig:
@@ -85,7 +78,7 @@ class Session:
                 )
             elif trainer.team.leads:
                 self._finish(reporter)
-        return Outcome(self.run, trainer.step, ended, self.latest)
+        return Outcome(self.run.path, trainer.step, ended, self.latest)
 
     def _after(self, step: Step, reporter: Reporter | Bystander, asked: bool) -> str:
         """Validate and save where it is time; say whether and how the training ends here."""
@@ -101,9 +94,9 @@ class Session:
             better, enough = team.follow(better, enough)
         ended = "early stop" if enough else "interrupted" if team.any(asked) else "finished"
         if last or scheduled or better or ended != "finished":
-            save_checkpoint(self.run, self.trainer, self.progress, scheduled)
+            save_checkpoint(self.run.path, self.trainer, self.progress, scheduled)
             if team.leads:
-                prune(self.run, settings.keep_last, self.progress.best_step)
+                prune(self.run.path, settings.keep_last, self.progress.best_step)
         return ended
 
     def _reporter(self, console: Console) -> Reporter | Bystander:
@@ -146,7 +139,7 @@ class Session:
     def _validate(self, model: TextModel, reporter: Reporter | Bystander) -> bool:
         """Look at the held-out data; return whether this is the best so far."""
         trainer, settings = self.trainer, self.settings
-        store = Store.open(self.run / "store" / "valid.arrow")
+        store = self.run.valid_store()
         with _threads(torch.get_num_threads() * trainer.team.local_world):  # the others wait
             result = held_out_loss(model, store, settings, trainer.device)
             if translates(self.config):
@@ -170,7 +163,7 @@ class Session:
         greedy = self.config.decode.model_copy(update={"beam": 1})
         cut = self.config.data.max_source
         translator = Translator(
-            [model], self.tokenizers, greedy, self.trainer.device, max_source=cut
+            [model], self.run.tokenizers, greedy, self.trainer.device, max_source=cut
         )
         hypotheses = translator.translate([source for source, _ in pairs])
         return valid_score(hypotheses, [target for _, target in pairs], self.config.data)
@@ -181,25 +174,21 @@ class Session:
 
     def _finish(self, reporter: Reporter | Bystander) -> None:
         what, chosen = self._final()
-        average(chosen, self.run / "model.safetensors")
-        write_text(self.run / "README.md", model_card(self.config, self.trainer, self.latest))
-        reporter.say(f"{self.run / 'model.safetensors'}: {what}")
+        average(chosen, self.run.final_weights)
+        write_text(self.run.card, model_card(self.config, self.trainer, self.latest))
+        reporter.say(f"{self.run.final_weights}: {what}")
 
-    def _final(self) -> tuple[str, list[Path]]:
+    def _final(self) -> tuple[str, list[Checkpoint]]:
         """The checkpoints that make the final model, and what it is in words."""
-        regular, kind, best = regular_checkpoints(self.run), self.settings.final_model, self._best()
-        if kind == "best" and best is not None:
-            return f"the best checkpoint, {best.name}", [best]
+        regular, kind = self.run.regular_checkpoints(), self.settings.final_model
+        best = [one for one in self.run.checkpoints() if one.step == self.progress.best_step]
+        if kind == "best" and best:
+            return f"the best checkpoint, step {best[0].step}", best
         if kind != "average":
-            return f"the last checkpoint, {regular[-1].name}", regular[-1:]
+            return f"the last checkpoint, step {regular[-1].step}", regular[-1:]
         # No more than keep_last: a best that was kept from long ago is not among the last.
         chosen = regular[-min(self.config.decode.average, self.settings.keep_last) :]
         return f"the average of the last {len(chosen)} checkpoints", chosen
-
-    def _best(self) -> Path | None:
-        """The checkpoint of the best validation, where one was better than nothing."""
-        steps = {step_of(path): path for path in list_checkpoints(self.run)}
-        return steps.get(self.progress.best_step)
 
 
 def translates(config: Config) -> bool:
@@ -207,12 +196,9 @@ def translates(config: Config) -> bool:
     return config.train.valid_bleu and not config.language_model
 
 
-def validation_text(config: Config) -> list[tuple[str, str]]:
+def validation_text(run: Run) -> list[tuple[str, str]]:
     """The validation pairs to translate, as text."""
-    data = config.data
-    if not translates(config):
-        return []
-    return list(read_pairs(Path(data.dir), data.valid, data.source, data.target))
+    return run.texts.valid() if translates(run.config) else []
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """From a trained model to translations: search over ids, and text around it."""
 
+from kutta.runs import choose_device
 from kutta.translate.hypothesis import Hypothesis
-from kutta.translate.loading import choose_device
 from kutta.translate.sampling import Sampling, sample
 from kutta.translate.scorer import Ensemble, SingleModel
 from kutta.translate.search import beam_search, greedy

@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kutta import __version__
-from kutta.config import Config, DataConfig, DecodeConfig
-from kutta.data.corpus import read_lines, read_pairs
+from kutta.config import DataConfig, DecodeConfig
 from kutta.data.tokenizer import join_pieces
 from kutta.errors import InputError
 from kutta.files import write_text
@@ -20,8 +18,8 @@ from kutta.metrics import (
     sacre_bleu,
     tokenized_bleu,
 )
-from kutta.model.weights import read_origin
-from kutta.translate.loading import WEIGHTS, home_of
+from kutta.runs import Run
+from kutta.runs.texts import Texts
 from kutta.translate.translator import Options, Translator
 
 
@@ -46,61 +44,47 @@ class Evaluation:
 
 
 def evaluate(
-    run: Path,
+    run: Run,
     translator: Translator,
-    data: DataConfig,
     tests: Sequence[str] = (),
+    data_dir: str | None = None,
     options: Options | None = None,
 ) -> list[Evaluation]:
-    """Score test sets (those of the config where none are named); data.dir tells where they are."""
-    options = options or {}
-    home = home_of(run)
-    signature = run_signature(Config.load(home / "config.json"), run)
+    """Score test sets: those of the config where none are named, from `data_dir` where given."""
+    options, data = options or {}, run.config.data
+    texts = texts_of(run, data_dir)
+    pairs_of = {name: texts.test(name) for name in test_names(run, tests)}
+    raw = {name: texts.raw_references(name, len(pairs)) for name, pairs in pairs_of.items()}
+    signature = f"{run.signature}|{_search_signature(translator.config, options)}"
     results: list[Evaluation] = []
-    texts = test_texts(data, tests)
-    raw = {name: raw_references(data, name, len(pairs)) for name, pairs in texts.items()}
-    for name, pairs in texts.items():
+    for name, pairs in pairs_of.items():
         found = translator.translate([source for source, _ in pairs], **options)
         references = reference_texts([target for _, target in pairs], data)
-        path = _hypotheses(run, home) / f"{Path(name).name}.{data.target}"
+        path = run.hypotheses / f"{Path(name).name}.{data.target}"
         write_text(path, "".join(line + "\n" for line in found))
         scores = score_texts(found, references, data, raw[name])
-        searched = f"{signature}|{_search_signature(translator.config, options)}"
-        results.append(Evaluation(name, len(pairs), scores, path, searched))
+        results.append(Evaluation(name, len(pairs), scores, path, signature))
     return results
 
 
-def _hypotheses(run: Path, home: Path) -> Path:
-    """Where translations are kept: in the run, also for its checkpoints, which come and go."""
-    folder = home / "hypotheses"
-    return folder if run.absolute() == home.absolute() else folder / run.absolute().name
+def texts_of(run: Run, data_dir: str | None) -> Texts:
+    """The text of a run, or of a folder that is named instead."""
+    if data_dir is None:
+        return run.texts
+    return Texts(None, run.config.data.model_copy(update={"dir": data_dir}))
 
 
-def test_texts(data: DataConfig, tests: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """The pairs of each test set by name: those of the config where none are named."""
-    names = tests or data.test
+def test_names(run: Run, tests: Sequence[str]) -> Sequence[str]:
+    """The test sets that are named, else those of the config."""
+    names = tests or run.config.data.test
     if not names:
         raise InputError("No test set is named; give one, or list them as data.test in the config.")
-    return {n: list(read_pairs(Path(data.dir), n, data.source, data.target)) for n in names}
+    return names
 
 
 def reference_texts(lines: Sequence[str], data: DataConfig) -> list[str]:
     """References as hypotheses are written: pieces of split text are joined to words."""
     return [join_pieces(line) for line in lines] if data.tokenizer == "split" else list(lines)
-
-
-def raw_references(data: DataConfig, test: str, lines: int) -> list[str] | None:
-    """The raw references of a test set of split text; None where the data names none."""
-    if test not in data.raw_references:
-        return None
-    path = Path(data.dir) / data.raw_references[test]
-    raw = list(read_lines(path))
-    if len(raw) != lines:
-        raise InputError(
-            f"{path} has {len(raw):,} lines but the test set {test!r} has {lines:,}; name the raw "
-            "text of the same sentences in data.raw_references."
-        )
-    return raw
 
 
 def score_texts(
@@ -152,14 +136,6 @@ def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: Data
     if data.tokenizer == "split" or data.split_compounds:
         return _bleu(hypotheses, texts, data)
     return sacre_bleu(hypotheses, texts)
-
-
-def run_signature(config: Config, run: Path) -> str:
-    """What every score of a run, or of one of its checkpoints, depends on."""
-    made = read_origin(run / WEIGHTS) or f"average:{config.decode.average}"
-    if run.parent.name == "checkpoints":
-        made = f"step:{int(run.name.rpartition('-')[2])}"
-    return f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|{made}"
 
 
 def _search_signature(decode: DecodeConfig, options: Options) -> str:

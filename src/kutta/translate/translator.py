@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from kutta.config import Config, DecodeConfig
+from kutta.config import DecodeConfig
 from kutta.data.tokenizer import EOS, PAD, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TranslationModel
+from kutta.runs import Run, choose_device
 from kutta.translate.hypothesis import Hypothesis
-from kutta.translate.loading import choose_device, home_of, load_models
+from kutta.translate.loading import load_translation_models
 from kutta.translate.sampling import Sampling, sample
 from kutta.translate.scorer import scorer_of
 from kutta.translate.search import beam_search
@@ -105,10 +106,12 @@ class Translator:
         warn: Callable[[str], None] = _warn,
     ) -> Self:
         """Load a run or one of its checkpoints; several of them are translated with together."""
-        folders = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
-        models, tokenizers, decode = load_models(folders)
-        data = Config.load(home_of(folders[0]) / "config.json").data
-        return cls(models, tokenizers, decode, device, warn, data.max_source)
+        folders = [runs] if isinstance(runs, str | Path) else list(runs)
+        loaded = [Run.load(folder) for folder in folders]
+        models = load_translation_models(loaded)
+        first = loaded[0]
+        config = first.config
+        return cls(models, first.tokenizers, config.decode, device, warn, config.data.max_source)
 
     def translate(self, lines: Iterable[str], **options: Unpack[Options]) -> list[str]:
         """The best translation of each line."""

@@ -9,7 +9,8 @@ import torch
 from kutta.data.tokenizer import UNK, Tokenizer
 from kutta.errors import InputError
 from kutta.model import LanguageModel
-from kutta.translate.loading import choose_device, load_language_model
+from kutta.runs import choose_device
+from kutta.translate.loading import load_language_model
 from kutta.translate.sampling import Sampling, sample
 from kutta.translate.scorer import Continuation
 
@@ -29,7 +30,7 @@ class Writer:
     @classmethod
     def load(cls, run: str | Path, device: str | torch.device = "auto") -> Self:
         """The writer of a run, or of one of its checkpoints."""
-        return cls(*load_language_model(Path(run)), device)
+        return cls(*load_language_model(run), device)
 
     def write(
         self,

@@ -12,10 +12,26 @@ from typing import Any
 import torch
 
 from kutta.config import Config
-from kutta.training.checkpoint import list_checkpoints, pieces_of
+from kutta.errors import InputError
+from kutta.runs.run import Run
 
 _STATES = 1 << 18  # tokens x d_model of a piece: 1 MiB of fp32 for each tensor of states
 _FEW, _MANY = 512, 1024  # tokens: fewer make products slow, more leave lanes without work
+
+
+def choose_device(name: str | torch.device) -> torch.device:
+    """The device of this name; "auto" is the first GPU where there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"The device {str(name)!r} cannot be used ({reason}); take auto or cpu."
+        ) from error
+    return device
 
 
 def resolve(config: Config, device: torch.device) -> Config:
@@ -38,20 +54,26 @@ def as_begun(config: Config) -> Config:
     return _with_train(config, decided)
 
 
-def begun_config(run: Path) -> Config | None:
+def begun_config(path: Path) -> Config | None:
     """The config of a run that has a checkpoint; None where it has none.
 
     Runs of earlier versions have the number of their pieces in their checkpoints only.
     """
-    checkpoints = list_checkpoints(run)
-    if not checkpoints or not (run / "config.json").is_file():
+    if not Run.is_at(path):
         return None
-    config = Config.load(run / "config.json")
-    return _with_train(config, {"pieces": config.train.pieces or pieces_of(checkpoints[-1]) or 0})
+    run = Run.load(path)
+    checkpoints = run.checkpoints()
+    if not checkpoints:
+        return None
+    pieces = run.config.train.pieces or checkpoints[-1].pieces or 0
+    return _with_train(run.config, {"pieces": pieces})
 
 
 def _with_train(config: Config, decided: dict[str, Any]) -> Config:
-    return config.model_copy(update={"train": config.train.model_copy(update=decided)})
+    """The config with these settings of [train], checked again: they may not fit the others."""
+    values = config.model_dump()
+    values["train"] |= decided
+    return Config.parse(values, where=config.run)
 
 
 def piece_count(config: Config, device: torch.device) -> int:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kutta.settings.section import Section
+from kutta.config.section import Section
 
 GERMAN = frozenset({"de", "deu", "ger"})
 

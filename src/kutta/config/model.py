@@ -5,9 +5,9 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
+from kutta.config.mistakes import suggest
+from kutta.config.section import Section
 from kutta.errors import InputError
-from kutta.mistakes import suggest
-from kutta.settings.section import Section
 
 Gamma = Literal["tableau", "ones", "learned", "gated", "ema"]
 

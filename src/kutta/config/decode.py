@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from kutta.settings.section import Section
+from kutta.config.section import Section
 
 
 class DecodeConfig(Section):

@@ -1,4 +1,4 @@
-"""Settings: typed, validated, read from TOML, kept as JSON beside every model.
+"""Everything about a run, checked and in one place.
 
 The names are those a user writes in a file:
 
@@ -8,18 +8,20 @@ The names are those a user writes in a file:
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from pydantic import Field, ValidationError
 
+from kutta.config.data import DataConfig
+from kutta.config.decode import DecodeConfig
+from kutta.config.load import read_settings
+from kutta.config.mistakes import first_mistake
+from kutta.config.model import ModelConfig
+from kutta.config.section import Section
+from kutta.config.train import TrainConfig
 from kutta.errors import InputError
-from kutta.mistakes import apply_override, first_mistake
-from kutta.settings import DataConfig, DecodeConfig, ModelConfig, Section, TrainConfig
-
-__all__ = ["Config", "DataConfig", "DecodeConfig", "ModelConfig", "Section", "TrainConfig"]
 
 # Settings that may change when a run goes on: they do not touch what one update computes.
 _FREE_KEYS = frozenset(
@@ -98,26 +100,9 @@ class Config(Section):
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Config":
         """Read a .toml file (or a run's config.json); overrides are "key=value" strings."""
-        path = Path(path)
-        kind = "JSON" if path.suffix == ".json" else "TOML"
-        try:
-            text = path.read_text(encoding="utf-8")
-            values = json.loads(text) if kind == "JSON" else tomllib.loads(text)
-        except FileNotFoundError:
-            raise InputError(f"There is no config file {path}; check the path.") from None
-        except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-            quotes = '; text goes in quotes, e.g. "rk2"' if "Invalid value" in str(error) else ""
-            raise InputError(f"{path} is not readable as {kind}: {error}{quotes}.") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"Cannot read the config {path}: {error}.") from None
-        if not isinstance(values, dict):
-            raise InputError(f"{path} does not hold a table of settings; give a config.")
-        settings = cast(dict[str, Any], values)
-        if kind == "JSON":
-            settings = from_earlier(settings)
-        for override in overrides:
-            apply_override(settings, override)
-        return cls.parse(settings, where=str(path))
+        settings = read_settings(Path(path), overrides)
+        values = from_earlier(settings.values) if Path(path).suffix == ".json" else settings.values
+        return cls.parse(values, where=str(path))
 
     @classmethod
     def parse(cls, values: dict[str, Any], where: str = "the config") -> "Config":

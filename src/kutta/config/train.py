@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, field_validator
 
-from kutta.settings.section import Section
+from kutta.config.section import Section
 
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 

@@ -1,0 +1,21 @@
+"""Settings: typed, validated, read from TOML, kept as JSON beside every model. Imports no torch."""
+
+from kutta.config.config import Config, from_earlier, known_keys
+from kutta.config.data import DataConfig
+from kutta.config.decode import DecodeConfig
+from kutta.config.model import Gamma, ModelConfig, TableauConfig
+from kutta.config.section import Section
+from kutta.config.train import TrainConfig
+
+__all__ = [
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "Gamma",
+    "ModelConfig",
+    "Section",
+    "TableauConfig",
+    "TrainConfig",
+    "from_earlier",
+    "known_keys",
+]

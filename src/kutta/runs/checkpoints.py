@@ -1,0 +1,130 @@
+"""The checkpoints of a run, as folders: which there are, what they say of themselves, averaging.
+
+checkpoints/step-00000500/
+    model.safetensors       the weights
+    optimizer.safetensors   Adam's moments (only the newest two checkpoints keep them)
+    shards/                 instead of it, where parameters are split over processes: the parts of
+                            each, weights and moments
+    state.json              step, position in the data, best validation, versions
+
+A checkpoint is `scheduled` where its step is a multiple of save_every. Others come from an
+interruption or a new best; only scheduled ones and the last are averaged, so that the final model
+does not depend on whether and when a run was interrupted.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from kutta.errors import InputError
+from kutta.files import remove
+from kutta.model.weights import read_tensors, write_tensors
+
+FOLDER = "checkpoints"
+_PREFIX = "step-"
+_WITH_MOMENTS = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint of a run."""
+
+    path: Path
+
+    @classmethod
+    def at(cls, run: Path, step: int) -> "Checkpoint":
+        """The checkpoint of a step, whether it is there or not."""
+        return cls(run / FOLDER / f"{_PREFIX}{step:08d}")
+
+    @property
+    def step(self) -> int:
+        """The step at which it was saved."""
+        return int(self.path.name.removeprefix(_PREFIX))
+
+    @property
+    def weights(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def moments(self) -> Path:
+        return self.path / "optimizer.safetensors"
+
+    @property
+    def shards(self) -> Path:
+        return self.path / "shards"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.json"
+
+    def read_state(self) -> dict[str, Any]:
+        """What it says of itself; nothing where that is damaged."""
+        try:
+            state: Any = json.loads(self.state.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return cast(dict[str, Any], state) if isinstance(state, dict) else {}
+
+    @property
+    def best_step(self) -> int:
+        """The step of the best validation up to here; 0 where none was made."""
+        try:
+            return int(self.read_state()["progress"]["best_step"])
+        except (KeyError, TypeError, ValueError):
+            return 0
+
+    @property
+    def pieces(self) -> int | None:
+        """In how many pieces a batch was computed; None where the checkpoint is damaged."""
+        state = self.read_state()
+        pieces = state.get("pieces", 1) if state else None  # an earlier version cut none
+        return pieces if isinstance(pieces, int) and pieces > 0 else None
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether it is one of those to average; one that is damaged is not ours to leave out."""
+        return bool(self.read_state().get("scheduled", True))
+
+
+def list_checkpoints(run: Path) -> list[Checkpoint]:
+    """The finished checkpoints of a run, oldest first."""
+    found = (run / FOLDER).glob(f"{_PREFIX}*")
+    return [Checkpoint(p) for p in sorted(found) if p.name.removeprefix(_PREFIX).isdecimal()]
+
+
+def regular_checkpoints(run: Path) -> list[Checkpoint]:
+    """The newest checkpoint and the scheduled ones before it, oldest first."""
+    checkpoints = list_checkpoints(run)
+    return [one for one in checkpoints if one == checkpoints[-1] or one.scheduled]
+
+
+def prune(run: Path, keep_last: int, best_step: int) -> None:
+    """Keep the last `keep_last` regular checkpoints and the best; drop old moments."""
+    kept = {*regular_checkpoints(run)[-keep_last:], Checkpoint.at(run, best_step)}
+    for one in list_checkpoints(run):
+        if one not in kept:
+            # Its name goes first, so that a half-removed checkpoint is never taken for a whole one.
+            remove(one.path.rename(one.path.with_name(f".{one.path.name}.tmp")))
+    for one in list_checkpoints(run)[:-_WITH_MOMENTS]:
+        remove(one.moments)
+        remove(one.shards)
+
+
+def average(checkpoints: Sequence[Checkpoint], out: Path) -> None:
+    """The mean of the weights of several checkpoints, in double precision, as one file."""
+    if not checkpoints:
+        raise InputError("There is no checkpoint to average; train the model first.")
+    files = [one.weights for one in checkpoints]
+    first = read_tensors(files[0])
+    total = {name: tensor.double() for name, tensor in first.items()}
+    for file in files[1:]:
+        weights = read_tensors(file)
+        if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in first.items()}:
+            raise InputError(f"{file} and {files[0]} are weights of different models.")
+        for name, tensor in weights.items():
+            total[name] += tensor.double()
+    mean = {name: (tensor / len(files)).to(first[name].dtype) for name, tensor in total.items()}
+    origin = f"average:{len(files)}" if len(files) > 1 else f"step:{checkpoints[0].step}"
+    write_tensors(mean, out, origin)
