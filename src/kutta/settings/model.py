@@ -89,11 +89,10 @@ class ModelConfig(Section):
     @classmethod
     def _untied_language_model(cls, values: Any) -> Any:
         """A language model has an output layer of its own where nothing else is said."""
-        if isinstance(values, dict):
-            settings = cast(dict[str, Any], values)
-            if settings.get("encoder_layers") == 0:
-                return {"tie_embeddings": False} | settings
-        return values
+        if not isinstance(values, dict):
+            return values
+        settings = cast(dict[str, Any], values)
+        return ({"tie_embeddings": False} if settings.get("encoder_layers") == 0 else {}) | settings
 
     @field_validator("solver", "decoder_solver")
     @classmethod

@@ -192,6 +192,13 @@ def last_validation(run: Path) -> Validation | None:
     return Validation.from_dict(records[-1]) if records else None
 
 
+def validation_at(run: Path, step: int) -> Validation | None:
+    """The validation on record of this step; None where there is none."""
+    records = (r for r in read_metrics(run) if (r["kind"], r["step"]) == ("valid", step))
+    found = next(records, None)
+    return Validation.from_dict(found) if found else None
+
+
 def _appending(path: Path) -> TextIO:
     try:
         return open(path, "a", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the device decides of a run, decided once: when the run is begun, and written into its config.
+"""What the device decides of a run: decided when the run is begun, written into its config.
 
 - `train.pieces`: on a CPU a batch is computed in parts small enough for the cache of a core. A
   piece is a micro-batch of its own, filled and sorted like any other: less memory, less time, and
