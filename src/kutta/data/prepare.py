@@ -46,13 +46,14 @@ class Report:
         }
 
 
-# Taken to be the words of split text before it is read: those of PTB, and Multi30k's merges.
+# Taken to be the words of split text before it is read, where its config expects no more: those of
+# PTB, and Multi30k's merges.
 _SPLIT_VOCABULARY = 10_000
 
 
 def expected_vocabulary(tokenizer: Literal["bpe", "split"], vocab_size: int) -> int:
     """How many tokens to expect before the text is prepared, for an estimate."""
-    return vocab_size if tokenizer == "bpe" else _SPLIT_VOCABULARY
+    return vocab_size if tokenizer == "bpe" else max(vocab_size, _SPLIT_VOCABULARY)
 
 
 def prepare(
