@@ -360,5 +360,6 @@ def test_a_checkpoint_is_scored_and_named_in_its_signature(folder: Path) -> None
     assert answer.code == 0, answer.err
     assert f"step:{int(checkpoint.name[5:])}|beam" in answer.out
     assert (folder / "run" / "hypotheses" / checkpoint.name / "test.yy").is_file()
-    assert kutta("average", "run", "--last", 1, cwd=folder).code == 0
-    assert "step:4|beam" in kutta("evaluate", "run", cwd=folder).out
+    for count, made in ((2, "average:2"), (1, f"step:{int(checkpoint.name[5:])}")):
+        assert kutta("average", "run", "--last", count, cwd=folder).code == 0
+        assert f"|{made}|beam" in kutta("evaluate", "run", cwd=folder).out

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kutta.config import Config, Section, known_keys
+from kutta.config import Config, Section, from_earlier, known_keys
 from kutta.config.mistakes import apply_override, parse_value, sentence, suggest
 from kutta.errors import InputError
 from kutta.model.build import build_model
@@ -56,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "model.init": "xavier",
     "model.share_layers": False,
     "model.layer_drop": 0.0,
+    "model.tie_embeddings": True,
     "model.relative_positions": 8,
     "model.dropout": 0.1,
     "model.attention_dropout": 0.1,
@@ -85,6 +86,7 @@ DEFAULTS: dict[str, Any] = {
     "train.valid_bleu": True,
     "train.patience": 0,
     "train.best": "loss",
+    "train.final_model": "average",
     "train.keep_last": 10,
     "train.max_bad_steps": 20,
     "train.tensorboard": True,
@@ -128,8 +130,18 @@ def test_every_setting_has_the_documented_default() -> None:
     required = {"run", "data.dir", "data.target"}
     assert set(known_keys()) == DEFAULTS.keys() | required, "a new setting: add its default here"
     least = Config.parse({"run": "a", "data": {"dir": "b", "target": "c"}, "model": LANGUAGE})
+    translation = ("model.encoder_layers", "model.tie_embeddings")  # others without a source
     defaults = {key: least.value(key) for key in DEFAULTS}
-    assert defaults | {"model.encoder_layers": config().model.encoder_layers} == DEFAULTS
+    assert defaults | {key: config().value(key) for key in translation} == DEFAULTS
+
+
+def test_a_language_model_is_untied_unless_asked_for() -> None:
+    """As fairseq's: --share-decoder-input-output-embed is off there by default."""
+    assert not config(*NO_SOURCE).model.tie_embeddings
+    assert config(*NO_SOURCE, "model.tie_embeddings=true").model.tie_embeddings
+    assert config().model.tie_embeddings
+    assert not config("model.tie_embeddings=false").model.tie_embeddings
+    assert config(*NO_SOURCE).hash() != config(*NO_SOURCE, "model.tie_embeddings=true").hash()
 
 
 def test_every_setting_has_a_description() -> None:
@@ -202,6 +214,7 @@ def test_a_misspelled_name_is_told_before_what_follows_from_it() -> None:
         ("train.valid_bleu=yes", ["train.valid_bleu", '"yes"', "true or false"]),
         ("model.share_gamma=yes", ["model.share_gamma", '"yes"', "true or false"]),
         ("model.share_layers=1", ["model.share_layers", "1", "true or false"]),
+        ("model.tie_embeddings=no", ["model.tie_embeddings", '"no"', "true or false"]),
         ("data.test=test2016", ["data.test", '"test2016"', "a list"]),
         ("data.test=[1]", ["data.test[0]", "1", "text, in quotes"]),
         ("data.source=5", ["data.source", "5", "text, in quotes"]),
@@ -297,6 +310,7 @@ def test_a_long_value_is_cut_short_in_the_answer() -> None:
         "train.valid_every=-1",
         "train.patience=-1",
         "train.best=chrf",
+        "train.final_model=first",
         "train.keep_last=0",
         "train.max_bad_steps=0",
         "train.seed=-1",
@@ -584,6 +598,52 @@ def test_json_round_trip(tmp_path: Path) -> None:
     assert Config.load(tmp_path / "config.json").hash() == changed.hash()
 
 
+# ---- runs of earlier versions ---------------------------------------------------------------
+
+# A run of 0.1.0, which had no choice, without its defaults: its scores are signed 9fb5f74c83.
+EARLIER = json.loads("""{
+    "run": "reproductions/ptb-small/runs/residual-1-s1",
+    "data": {"dir": "data/ptb", "target": "txt", "train": "ptb.train", "valid": "ptb.valid",
+             "test": ["ptb.test"], "tokenizer": "split"},
+    "model": {"d_model": 128, "ffn": 512, "heads": 4, "encoder_layers": 0, "decoder_layers": 1,
+              "solver": "euler"},
+    "train": {"max_steps": 918, "batch_tokens": 1024, "lr": 0.008, "warmup": 300, "threads": 1,
+              "label_smoothing": 0.0, "log_every": 51, "save_every": 153, "valid_bleu": false,
+              "keep_last": 2, "tensorboard": false},
+    "decode": {"average": 1}
+}""")
+
+
+@pytest.mark.parametrize("overrides", [[], NO_SOURCE], ids=["translation", "language model"])
+def test_a_config_of_a_version_without_a_choice_is_read_as_tied(
+    tmp_path: Path, overrides: list[str]
+) -> None:
+    tied = config(*overrides, "model.tie_embeddings=true")
+    kept = json.loads(tied.to_json())
+    del kept["model"]["tie_embeddings"]
+    (tmp_path / "config.json").write_text(json.dumps(kept))
+    assert Config.load(tmp_path / "config.json") == tied
+    assert "tie_embeddings" not in kept["model"], "what was read is not changed"
+    changed = Config.load(tmp_path / "config.json", ["model.tie_embeddings=false"])
+    assert not changed.model.tie_embeddings
+
+
+def test_a_run_of_an_earlier_version_keeps_the_hash_that_signs_its_scores(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(EARLIER))
+    earlier = Config.load(tmp_path / "config.json")
+    assert earlier.model.tie_embeddings
+    assert earlier.hash() == "9fb5f74c83"
+    assert Config.parse(EARLIER).hash() != "9fb5f74c83", "begun today it would be another model"
+
+
+def test_what_is_written_down_is_not_changed_by_how_old_it_is() -> None:
+    for tied in (True, False):
+        kept: Any = {"model": {"encoder_layers": 0, "tie_embeddings": tied}}
+        assert from_earlier(kept) == kept
+    for other in ({}, {"model": {"solver": "rk4"}}, {"model": 5}):  # not what a run keeps
+        assert from_earlier(other) == other
+
+
 # ---- the command line's --set ---------------------------------------------------------------
 
 
@@ -690,6 +750,7 @@ OTHER: dict[str, str] = {
     "model.init": "depth-scaled",
     "train.precision": "bf16",
     "train.best": "bleu",
+    "train.final_model": "best",
     "train.adam_betas": "[0.9, 0.98]",
     "data.raw_references": "{test = 'raw.de'}",
 }
@@ -743,7 +804,7 @@ FREE = {
     "train.log_every",
     *("train.workers", "train.shard", "train.recompute"),
     *("train.save_every", "train.valid_every", "train.valid_bleu", "train.patience"),
-    *("train.keep_last", "train.max_bad_steps", "train.tensorboard"),
+    *("train.keep_last", "train.final_model", "train.max_bad_steps", "train.tensorboard"),
 }
 
 

@@ -94,22 +94,33 @@ def test_shared_layers_are_counted_once_and_computed_every_time() -> None:
     assert apart.per_target_token == shared.per_target_token
 
 
-def test_separate_embeddings_are_both_counted() -> None:
-    model = TranslationModel(SHAPE, replace(SHAPE, cross=True), 30, V, shared=False)
-    assert cost_of(model).embeddings == (30 + V) * D
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_embeddings_and_an_output_layer_of_its_own_are_counted(shared: bool, tied: bool) -> None:
+    source = V if shared else 30
+    model = TranslationModel(SHAPE, replace(SHAPE, cross=True), source, V, shared, tied)
+    cost = cost_of(model)
+    assert cost.embeddings == (V + (0 if shared else 30) + (0 if tied else V)) * D
+    assert cost.parameters == total(model)
+    assert cost.per_target_token == 3 * (SAN + CROSS + FEED) + V * D, "tied or not"
 
 
-def test_a_language_model_has_no_encoder() -> None:
-    model = LanguageModel(replace(SHAPE, method="rk2", gamma="learned"), V)
+LAYER = 4 * (D * D + D) + (2 * D * FFN + FFN + D) + 4 * D  # attention, feed-forward, two norms
+
+
+@pytest.mark.parametrize(("tied", "matrices"), [(False, 2), (True, 1)])
+def test_a_language_model_has_no_encoder(tied: bool, matrices: int) -> None:
+    model = LanguageModel(replace(SHAPE, method="rk2", gamma="learned"), V, tied)
     expected = Cost(
-        embeddings=V * D,
+        embeddings=matrices * V * D,
         encoder=0,
-        decoder=total(model) - V * D,
+        decoder=3 * (LAYER + 2) + 2 * D,
         solver=3 * 2,
         per_source_token=0,
         per_target_token=3 * 2 * (SAN + FEED) + V * D,
     )
     assert cost_of(model) == expected
+    assert cost_of(model).parameters == total(model)
 
 
 def test_counting_needs_no_memory() -> None:

@@ -1,4 +1,4 @@
-"""Post-norm layers, ADMIN's residual weights and depth-scaled initialisation."""
+"""The first draw of all parameters, post-norm layers, ADMIN, depth-scaled initialisation."""
 
 import math
 from dataclasses import replace
@@ -31,6 +31,32 @@ def batch() -> tuple[Tensor, Tensor]:
     source, target = torch.randint(4, 40, (8, 9)), torch.randint(4, 40, (8, 7))
     source[3, 5:] = 0
     return source, target
+
+
+# Embeddings and output layer
+
+
+@pytest.mark.parametrize("kind", ["language", "translation"])
+def test_an_output_layer_of_its_own_is_drawn_from_a_normal_of_deviation_one_over_root_d(
+    kind: str,
+) -> None:
+    """N(0, d^-1/2) as the embedding: moments of 64,000 draws, and not the same draws."""
+    d, vocabulary = 64, 1000
+    shape = StackShape(d, 8, 2, layers=1, clip=0)
+    model: LanguageModel | TranslationModel = LanguageModel(shape, vocabulary)
+    if kind == "translation":
+        model = TranslationModel(shape, replace(shape, cross=True), 9, vocabulary, False, False)
+    weight, embedding = model.output_weight.detach(), model.target_embedding.tokens.weight.detach()
+    standard = weight * math.sqrt(d)
+    assert standard.mean().item() == pytest.approx(0, abs=0.02)
+    assert standard.std().item() == pytest.approx(1, rel=0.02)
+    assert standard.pow(4).mean().item() == pytest.approx(3, rel=0.05), "a uniform draw has 1.8"
+    rows = standard.std(dim=1)  # of each token, the mark of padding included
+    assert rows.min().item() > 0.6
+    assert embedding[0].abs().max() == 0
+    assert torch.corrcoef(torch.stack([weight[1:].flatten(), embedding[1:].flatten()]))[
+        0, 1
+    ].item() == pytest.approx(0, abs=0.02)
 
 
 # Post-norm

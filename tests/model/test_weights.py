@@ -21,7 +21,11 @@ def tiny(seed: int, shared: bool = True, **settings: object) -> TranslationModel
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("settings", [{}, {"gamma": "learned"}, {"solver": "dlcl"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"gamma": "learned"}, {"solver": "dlcl"}, {"tie_embeddings": False}],
+    ids=str,
+)
 def test_loading_gives_the_saved_weights(
     tmp_path: Path, shared: bool, settings: dict[str, object]
 ) -> None:
@@ -32,6 +36,7 @@ def test_loading_gives_the_saved_weights(
     for name, tensor in saved.state_dict().items():
         assert torch.equal(tensor, loaded.state_dict()[name])
     assert (loaded.source_embedding is loaded.target_embedding) == shared
+    assert (loaded.output is None) == settings.get("tie_embeddings", True)
     assert all(parameter.requires_grad for parameter in loaded.parameters())
 
 
@@ -60,6 +65,7 @@ def test_equal_weights_are_equal_files_and_name_the_version(tmp_path: Path) -> N
         ({"ffn": 24}, "is 16 x 8 but the config asks for 24 x 8|is 16 but the config asks for 24"),
         ({"encoder_layers": 3}, "lacks the tensor encoder.layers.2"),
         ({"encoder_layers": 1}, "unknown tensor encoder.layers.1"),
+        ({"tie_embeddings": False}, "lacks the tensor output.weight"),
     ],
     ids=str,
 )

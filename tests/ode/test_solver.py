@@ -215,7 +215,7 @@ def test_methods_with_learned_coefficients_start_at_euler(method: str) -> None:
         close(got.detach(), expected)
 
 
-def test_learned_coefficients_start_where_the_paper_says() -> None:
+def test_learned_coefficients_of_dlcl_and_multistep_start_at_euler() -> None:
     for t in range(BLOCKS):
         (row,) = DLCL(t).parameters()
         assert row.tolist() == [1.0] * (t + 1)

@@ -4,12 +4,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from kutta.config import Config
 from kutta.model.build import build_model
+from kutta.reproduce import preview as preview_module
 from kutta.reproduce.estimate import estimate, machine_rate
-from kutta.reproduce.plan import make_plan
-from kutta.reproduce.preview import Preview, duration
+from kutta.reproduce.plan import Plan, make_plan
+from kutta.reproduce.preview import Preview, duration, previews
 from kutta.reproduce.reproduction import plans_of
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +67,7 @@ def test_every_table_is_estimated_without_its_text(tmp_path: Path) -> None:
         assert "Remark: The text of" in "\n".join(preview.summary(1))
         # No table takes more than a day on a core that trains at 40 GFLOP/s, no run half an hour.
         assert preview.flop / 40e9 < 86_400, plan.name
-        assert max(cost.seconds(40e9) for cost in preview.left) < 30 * 60, plan.name
+        assert max(cost.cpu_seconds(40e9) for cost in preview.left) < 30 * 60, plan.name
 
 
 def test_the_paper_scale_costs_what_a_hand_calculation_says(tmp_path: Path) -> None:
@@ -79,9 +81,98 @@ def test_the_paper_scale_costs_what_a_hand_calculation_says(tmp_path: Path) -> N
     assert costs["rk4"].flop - costs["residual"].flop == pytest.approx(6 * 3 * encoder * tokens)
 
 
+# ---- the paper's scale on a CPU -------------------------------------------------------------
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *, gpu: bool, bf16: bool, rate: float) -> None:
+    """A machine with or without a GPU, whose cores do `rate` FLOP/s in a matrix product."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": bf16})
+    monkeypatch.setattr(preview_module, "machine_rate", lambda: rate)
+
+
+def ptb_flop(seeds: int) -> float:
+    """All runs of the table by hand: 10,000 words, 1 and 2 layers, 20 epochs of 230 updates."""
+    layer, output = 4 * 512**2 + 2 * 512 * 2048, 10_000 * 512
+    evaluations = 1 + 2 + 2 + 2 + 4  # residual, three RK2 rows, RK4
+    multiply_adds = (1 + 2) * evaluations * layer + 10 * output
+    return 6.0 * multiply_adds * 4_600 * 4_096 * seeds
+
+
+@pytest.fixture
+def ptb(tmp_path: Path) -> Plan:
+    return make_plan("ptb", "paper", Path("nowhere"), tmp_path, [1])
+
+
+@pytest.mark.parametrize(
+    ("bf16", "rate", "jobs", "said"),
+    [
+        (True, 100e9, 2, "about 24.3 h with 2 at a time"),
+        (False, 100e9, 2, "about 48.7 h with 2 at a time"),
+        (False, 10e9, 1, "about 40.6 days with 1 at a time"),
+        (False, 0.1e9, 1, "about 11.1 years with 1 at a time"),
+    ],
+)
+def test_the_treebank_at_the_paper_s_scale_is_a_day_s_work_for_two_cores(
+    ptb: Plan, monkeypatch: pytest.MonkeyPatch, bf16: bool, rate: float, jobs: int, said: str
+) -> None:
+    """Training does half of the rate, and twice as much in bf16."""
+    machine(monkeypatch, gpu=False, bf16=bf16, rate=rate)
+    (preview,) = previews([ptb])
+    assert preview.flop == ptb_flop(seeds=1)
+    seconds = ptb_flop(seeds=1) / (rate / 2 * (2 if bf16 else 1))
+    assert sum(run["seconds"] for run in preview.to_dict()["runs"]) == pytest.approx(seconds)
+    assert f"about {duration(seconds / jobs)} with" in said
+    (remark,) = [line for line in preview.summary(jobs) if "GPU here" in line]
+    assert remark.startswith(f"Remark: there is no GPU here; on this CPU it takes {said}, less")
+    assert f"50% of the {rate / 1e9:.0f} GFLOP/s" in remark
+    assert ("bf16" in remark) == bf16
+    assert remark.count(".") - said.count(".") == 1, "one sentence"
+    assert "GPU-days if a GPU sustains 40 TFLOP/s" in preview.summary(jobs)[0]
+
+
+def test_where_there_is_a_gpu_nothing_is_said_of_the_cpu(
+    ptb: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch, gpu=True, bf16=True, rate=100e9)
+    monkeypatch.setattr(preview_module, "machine_rate", lambda: pytest.fail("is not measured"))
+    (preview,) = previews([ptb])
+    assert not any("CPU" in line for line in preview.summary(1))
+    total = sum(run["seconds"] for run in preview.to_dict()["runs"])
+    assert total == pytest.approx(ptb_flop(seeds=1) / 40e12)
+
+
+def test_presets_for_gpus_are_estimated_in_full_precision_on_a_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch, gpu=False, bf16=True, rate=100e9)
+    plan = make_plan("en-ro", "paper", Path("nowhere"), tmp_path, [1])
+    assert {run.config.train.precision for run in plan.runs} == {"fp16"}
+    (preview,) = previews([plan])
+    cost = preview.costs["residual-en-ro-s1"]
+    assert preview.seconds(cost) == cost.flop / 50e9
+    remark = preview.summary(1)[-1]
+    assert "bf16" not in remark
+    assert "early" not in remark
+
+
+def test_the_small_scale_is_estimated_for_a_core_even_beside_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch, gpu=True, bf16=True, rate=100e9)
+    plans = [make_plan("ptb", scale, Path("nowhere"), tmp_path) for scale in ("small", "paper")]
+    small, paper = previews(plans)
+    assert (small.rate, paper.rate) == (50e9, None)
+    assert "with 3 at a time, if training reaches 50% of the 100 GFLOP/s" in small.summary(3)[0]
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(42, "42 s"), (600, "10 min"), (7200, "2.0 h"), (40 * 86_400, "40.0 days")],
+    [
+        *[(42, "42 s"), (600, "10 min"), (7200, "2.0 h"), (71.5 * 3600, "71.5 h")],
+        *[(40 * 86_400, "40.0 days"), (400 * 86_400, "400 days"), (3 * 31_536_000, "3.0 years")],
+        (1200 * 31_536_000, "1,200 years"),
+    ],
 )
 def test_a_duration_has_the_unit_a_person_would_use(seconds: float, said: str) -> None:
     assert duration(seconds) == said

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -122,6 +123,43 @@ def test_other_settings_are_refused_with_the_first_difference(
     assert said in str(error.value)
     assert "choose another --out" in str(error.value)
     assert plan_of().seeds == [1]  # nothing was lost
+
+
+def without(plan: Plan, key: str) -> None:
+    """Let the plan that is kept be one of a version that did not have this setting of a model."""
+    path = plan.folder / "plan.json"
+    kept = json.loads(path.read_text())
+    for run in kept["runs"]:
+        del run["config"]["model"][key]
+    path.write_text(json.dumps(kept))
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_language_models_begun_when_all_were_tied_are_not_mixed_with_untied_ones(
+    tmp_path: Path, scale: Literal["small", "paper"]
+) -> None:
+    plan = make_plan("ptb", scale, Path("data"), tmp_path)
+    assert not any(run.config.model.tie_embeddings for run in plan.runs)
+    write_plan(plan)
+    assert names(make_plan("ptb", scale, Path("data"), tmp_path)) == names(plan)
+    without(plan, "tie_embeddings")
+    before = (plan.folder / "plan.json").read_bytes()
+    with pytest.raises(InputError) as error:
+        make_plan("ptb", scale, Path("data"), tmp_path)
+    told = "model.tie_embeddings of the run residual-1-s1 is True there and False here"
+    assert told in str(error.value)
+    assert "choose another --out" in str(error.value)
+    assert (plan.folder / "plan.json").read_bytes() == before
+
+
+def test_translation_begun_when_all_were_tied_is_resumed(plan_of: PlanOf) -> None:
+    plan = plan_of()
+    write_plan(plan)
+    without(plan, "tie_embeddings")
+    assert names(plan_of(seeds=(2,))) == names(plan) + [name[:-1] + "2" for name in names(plan)]
+    untied = ("seeds = [1]", "seeds = [1]\nmodel.tie_embeddings = false")
+    with pytest.raises(InputError, match=r"model\.tie_embeddings of the run .* is True there"):
+        plan_of(untied)
 
 
 def test_a_folder_that_is_something_else_is_left_alone(plan_of: PlanOf) -> None:

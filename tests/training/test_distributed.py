@@ -175,6 +175,11 @@ KINDS: dict[str, tuple[tuple[str, ...], bool]] = {
     "fp16": ((TWO, "train.precision=fp16"), True),
     "layer-drop": (("train.accumulate=4", "model.layer_drop=0.4"), False),
     "language": ((TWO, "data.source=", "model.encoder_layers=0", "model.decoder_layers=2"), True),
+    "untied": ((TWO, "model.tie_embeddings=false"), True),
+    "untied-layer-drop": (
+        ("train.accumulate=4", "model.tie_embeddings=false", "model.layer_drop=0.4"),
+        False,
+    ),
 }
 WAYS = [
     *((kind, "ddp") for kind in KINDS),

@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "relative": ("model.relative_positions=3",),
     "clipped": ("train.clip_norm=0.1",),
     "bf16": ("train.precision=bf16",),
+    "untied": ("model.tie_embeddings=false",),
     "bf16-stages": ("train.precision=bf16", "model.solver=rk2"),
     "bf16-layers-shared": (
         *("train.precision=bf16", "model.share_layers=true", "model.encoder_layers=2"),

@@ -1,5 +1,6 @@
 """A language model through the same loop: prepared, trained, resumed, scored, sampled."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -66,19 +67,62 @@ def test_pieces_of_words_do_not_lower_the_perplexity_of_a_word(
     assert score.value == pytest.approx(per_token ** (tokens / words), rel=1e-2)
 
 
+TIED = "model.tie_embeddings=true"
+
+
+@pytest.mark.parametrize("more", [(), (TIED,)], ids=["untied", "tied"])
 def test_an_interrupted_run_ends_with_the_same_weights(
-    configure: Configure, silent: Console, tmp_path: Path
+    configure: Configure, silent: Console, tmp_path: Path, more: tuple[str, ...]
 ) -> None:
-    whole = configure(*LANGUAGE)
+    language = (*LANGUAGE, *more)
+    whole = configure(*language)
     train(whole, console=silent)
     parts = [
-        configure(*LANGUAGE, f"run='{tmp_path / 'parts'}'", f"train.max_steps={n}") for n in (4, 8)
+        configure(*language, f"run='{tmp_path / 'parts'}'", f"train.max_steps={n}") for n in (4, 8)
     ]
     for config in parts:
         train(config, console=silent)
     first, second = (read_tensors(Path(c.run) / "model.safetensors") for c in (whole, parts[1]))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
+    assert ("output.weight" in first) == (not more)
+
+
+def test_a_tied_language_model_is_trained_saved_and_loaded(
+    configure: Configure, silent: Console
+) -> None:
+    config = configure(*LANGUAGE, TIED, "train.max_steps=1", "decode.average=1")
+    train(config, console=silent)
+    kept = read_tensors(Path(config.run) / "model.safetensors")
+    model, tokenizer = load_language_model(Path(config.run))
+    assert model.output is None
+    assert model.output_weight.shape == (len(tokenizer), 8)
+    assert torch.equal(model.output_weight, kept["target_embedding.tokens.weight"])
+    (result,) = evaluate_run(Path(config.run), [], None, None, None, "cpu")
+    assert 1 < result.scores[0].value < 10 * len(tokenizer)
+
+
+def test_weights_of_a_version_without_a_choice_are_loaded_as_tied(
+    configure: Configure, silent: Console
+) -> None:
+    """Its config says nothing of tying, and its weights have no output layer."""
+    config = configure(*LANGUAGE, TIED, "train.max_steps=2")
+    train(config, console=silent)
+    run = Path(config.run)
+    (score,) = evaluate_run(run, [], None, None, None, "cpu")[0].scores
+    values = json.loads((run / "config.json").read_text())
+    for section, key in (
+        ("model", "tie_embeddings"),
+        ("train", "final_model"),
+        ("train", "pieces"),
+    ):
+        del values[section][key]
+    (run / "config.json").write_text(json.dumps(values))
+    (again,) = evaluate_run(run, [], None, None, None, "cpu")[0].scores
+    assert again.value == score.value
+    assert train(configure(*LANGUAGE, TIED, "train.max_steps=4"), console=silent).step == 4
+    with pytest.raises(InputError, match=r"model\.tie_embeddings = true there, false here"):
+        train(configure(*LANGUAGE, "train.max_steps=6"), console=silent)
 
 
 def test_training_lowers_the_perplexity(configure: Configure, silent: Console) -> None:

@@ -1,4 +1,4 @@
-"""Pieces of a batch: chosen for a CPU, kept for the whole run, computed like any micro-batches."""
+"""What the device decides, pieces of a batch and precision: once, and kept for the whole run."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from kutta.config import Config
 from kutta.errors import InputError
 from kutta.files import write_text
-from kutta.runs import Checkpoint, resolve
+from kutta.runs import Checkpoint, Run, resolve
 from kutta.runs import device as device_module
 from kutta.runs.checkpoints import list_checkpoints
+from kutta.runs.device import mixed_precision
 from kutta.training.run import plan_of, train
 from tests.training.test_loop import Configure
 
@@ -132,3 +134,83 @@ def test_pieces_cannot_change_within_a_run(configure: Configure, silent: Console
     train(configure("train.max_steps=4"), console=silent)
     with pytest.raises(InputError, match=r"train\.pieces = 1 there, 2 here"):
         train(configure("train.max_steps=8", "train.pieces=2"), console=silent)
+
+
+# ---- precision ------------------------------------------------------------------------------
+
+MIXED = "train.precision=mixed"
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, *, gpu: bool = False, cpu: str = "") -> None:
+    """A GPU that computes in bf16 or does not, and a CPU with these instructions."""
+    abilities = {"avx2": True, "avx512_bf16": False, "amx_bf16": False}
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: gpu)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities | {cpu: True})
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "cpu", "wanted"),
+    [
+        (GPU, True, "", "bf16"),
+        (GPU, False, "avx512_bf16", "fp16"),  # the CPU beside it has no say
+        (CPU, False, "avx512_bf16", "bf16"),
+        (CPU, False, "amx_bf16", "bf16"),
+        (CPU, False, "bf16", "bf16"),  # as an ARM calls it
+        (CPU, True, "avx512_fp16", "fp32"),
+        (CPU, True, "", "fp32"),
+    ],
+)
+def test_mixed_precision_is_the_fast_16_bit_arithmetic_of_the_device(
+    configure: Configure,
+    monkeypatch: pytest.MonkeyPatch,
+    device: torch.device,
+    gpu: bool,
+    cpu: str,
+    wanted: str,
+) -> None:
+    pretend(monkeypatch, gpu=gpu, cpu=cpu)
+    assert mixed_precision(device) == wanted
+    assert resolve(configure(MIXED), device).train.precision == wanted
+    for asked in ("fp32", "tf32", "bf16", "fp16"):
+        assert resolve(configure(f"train.precision={asked}"), device).train.precision == asked
+
+
+@pytest.mark.parametrize(("cpu", "decided"), [("avx512_bf16", "bf16"), ("", "fp32")])
+def test_the_decided_precision_is_in_the_config_of_the_run_and_in_its_hash(
+    configure: Configure,
+    silent: Console,
+    monkeypatch: pytest.MonkeyPatch,
+    cpu: str,
+    decided: str,
+) -> None:
+    pretend(monkeypatch, cpu=cpu)
+    config, other = configure(MIXED, "train.max_steps=2"), "fp32" if decided == "bf16" else "bf16"
+    assert f"seed 1, {decided} on cpu" in plan_of(config)
+    train(config, console=silent)
+    run = Path(config.run)
+    kept = Config.load(run / "config.json")
+    assert json.loads((run / "config.json").read_text())["train"]["precision"] == decided
+    assert kept == configure(f"train.precision={decided}", "train.max_steps=2", "train.pieces=1")
+    explicit = configure(f"train.precision={other}", "train.max_steps=2", "train.pieces=1")
+    assert len({kept.hash(), config.hash(), explicit.hash()}) == 3
+    assert f"|config:{kept.hash()}|" in Run.load(run).signature
+    with pytest.raises(InputError, match=rf'precision = "{decided}" there, "{other}" here'):
+        train(configure(f"train.precision={other}", "train.max_steps=4"), console=silent)
+
+
+def test_a_run_keeps_its_precision_where_another_device_would_have_another(
+    configure: Configure, silent: Console, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def go(name: str, steps: int, *settings: str) -> None:
+        changes = (f"train.max_steps={steps}", f"run={tmp_path / name}", *settings)
+        train(configure(*changes), console=silent)
+
+    go("whole", 8, "train.precision=bf16")
+    pretend(monkeypatch, cpu="avx512_bf16")
+    go("parts", 4, MIXED)
+    pretend(monkeypatch)
+    go("parts", 8, MIXED)
+    assert final(tmp_path / "parts") == final(tmp_path / "whole")
+    assert Config.load(tmp_path / "parts" / "config.json").train.precision == "bf16"
+    go("full", 8, MIXED)
+    assert final(tmp_path / "full") != final(tmp_path / "whole")

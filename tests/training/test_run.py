@@ -1,6 +1,7 @@
 """A run from start to end: it resumes exactly, refuses what is not its own, and loses nothing."""
 
 import json
+import math
 import os
 import random
 import re
@@ -21,9 +22,12 @@ from safetensors.numpy import load_file
 
 from kutta import files
 from kutta.config import Config
+from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import remove
 from kutta.metrics import Score
+from kutta.model.build import build_model
+from kutta.model.weights import read_origin
 from kutta.runs import Run, locked, open_run
 from kutta.runs.checkpoints import list_checkpoints
 from kutta.training import run as run_module
@@ -144,6 +148,141 @@ def test_the_final_model_is_the_average_of_the_last(
     for name, tensor in load_file(Path(config.run) / "model.safetensors").items():
         mean = (parts[0][name].astype("f8") + parts[1][name]) / 2
         assert (tensor == mean.astype("f4")).all()
+
+
+def final_model(
+    config: Config, silently: Train, monkeypatch: pytest.MonkeyPatch, losses: list[float]
+) -> tuple[bool, int]:
+    """Train with these validations: whether the end was early, and of which step the model is."""
+    with monkeypatch.context() as patch:
+        validations(patch, losses)
+        outcome = silently(config)
+    run, made = Path(config.run), load_file(Path(config.run) / "model.safetensors")
+    same = [
+        checkpoint
+        for checkpoint in list_checkpoints(run)
+        if all((t == made[n]).all() for n, t in load_file(checkpoint.weights).items())
+    ]
+    assert len(same) == 1
+    step = same[0].step
+    assert read_origin(run / "model.safetensors") == f"step:{step}"
+    assert f"checkpoint, step {step}" in (run / "train.log").read_text().splitlines()[-1]
+    return outcome.ended == "early stop", step
+
+
+@pytest.mark.parametrize(
+    ("kind", "losses", "steps", "early"),
+    [
+        ("best", [5.0, 3.0, 4.0, 4.0], 4, False),  # not the last
+        ("last", [5.0, 3.0, 4.0, 4.0], 8, False),
+        ("best", [5.0, 4.0, 3.0, 2.0], 8, False),  # the last is the best
+        ("best", [1.0, 2.0, 2.0, 2.0], 2, False),  # older than the keep_last = 2 newest
+        ("last", [1.0, 2.0, 2.0, 2.0], 8, False),
+        ("best", [5.0, 3.0, 4.0, 4.0, 4.0], 4, True),  # patience = 3 ends it at step 10
+        ("last", [5.0, 3.0, 4.0, 4.0, 4.0], 10, True),
+        ("best", [1.0, 3.0, 4.0, 4.0], 2, True),
+        ("best", [math.nan, math.nan, math.nan, math.nan], 8, False),  # none was any good: the last
+    ],
+)
+def test_the_final_model_is_the_best_or_the_last_checkpoint(
+    configure: Configure,
+    silently: Train,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    losses: list[float],
+    steps: int,
+    early: bool,
+) -> None:
+    most = 50 if early else 8
+    config = configure(
+        *(f"train.final_model={kind}", "train.save_every=2", "train.keep_last=2"),
+        *(f"train.max_steps={most}", f"train.patience={3 if early else 0}", "decode.average=5"),
+    )
+    assert final_model(config, silently, monkeypatch, losses) == (early, steps)
+    before = model_of(config)
+    silently(config)  # a run that has ended stays as it is
+    assert model_of(config) == before
+
+
+def test_the_average_is_that_of_the_last_whatever_was_best(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure("train.save_every=2", "train.patience=3", "train.max_steps=50")
+    validations(monkeypatch, [1.0, 2.0, 2.0, 2.0])
+    assert silently(config).ended == "early stop"
+    parts = [
+        load_file(Path(config.run) / "checkpoints" / f"step-0000000{n}" / "model.safetensors")
+        for n in (6, 8)
+    ]
+    for name, tensor in load_file(Path(config.run) / "model.safetensors").items():
+        assert (tensor == ((parts[0][name].astype("f8") + parts[1][name]) / 2).astype("f4")).all()
+    assert read_origin(Path(config.run) / "model.safetensors") == "average:2"
+
+
+def test_the_best_may_lie_between_two_checkpoints_of_the_schedule(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("train.save_every=4", "train.valid_every=1", "train.keep_last=1")
+    config = configure(*settings, "train.max_steps=8", "train.final_model=best")
+    losses = [9.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert final_model(config, silently, monkeypatch, losses) == (False, 3)
+
+
+def test_another_final_model_is_chosen_of_a_finished_run_without_training(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("train.save_every=2", "train.keep_last=2")
+    losses = [5.0, 1.0, 2.0, 3.0]
+    for kind, step in (("best", 4), ("last", 8), ("best", 4)):
+        config = configure(*settings, f"train.final_model={kind}")
+        assert final_model(config, silently, monkeypatch, losses) == (False, step)
+        losses = []  # nothing is validated again
+    assert recorded(config, "train") == list(range(1, 9))
+
+
+def test_the_card_tells_the_validation_of_the_model_that_was_kept(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter([3.0, 1.0, 2.0, 2.5])
+    monkeypatch.setattr(
+        session_module, "held_out_loss", lambda *_: Validation(loss := next(left), loss, tokens=5)
+    )
+    settings = ("train.save_every=2", "train.keep_last=2")
+    config = configure(*settings, "train.final_model=best")
+    silently(config)
+    card = (Path(config.run) / "README.md").read_text()
+    assert "| weights | the best checkpoint, step-00000004 |" in card
+    assert "perplexity 2.72 |" in card  # e, not exp(2.5) of the end
+    silently(configure(*settings, "train.final_model=last"))
+    card = (Path(config.run) / "README.md").read_text()
+    assert "| weights | the last checkpoint, step-00000008 |" in card
+    assert "perplexity 12.18 |" in card
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_an_untied_translation_model_is_trained_saved_and_loaded(
+    configure: Configure, silently: Train, tmp_path: Path, shared: str
+) -> None:
+    settings = ("model.tie_embeddings=false", f"data.shared_vocab={shared}", "decode.average=1")
+    config = configure(*settings, "train.max_steps=1", f"run={tmp_path / 'one'}")
+    silently(config)
+    kept = load_file(Path(config.run) / "model.safetensors")
+    tokenizers = Tokenizers.load(Path(config.run))
+    assert kept["output.weight"].shape == (len(tokenizers.target), 8)
+    torch.manual_seed(config.train.seed)
+    sizes = len(tokenizers.source), len(tokenizers.target)
+    fresh = build_model(config.model, *sizes, tokenizers.shared)
+    moved = kept["output.weight"] - fresh.output_weight.detach().numpy()
+    assert (abs(moved) > 0).any(axis=1).all(), "label smoothing gives every token a gradient"
+    (loaded,) = Translator.load(config.run, "cpu").models
+    assert (loaded.output_weight.detach().numpy() == kept["output.weight"]).all()
+    assert Translator.load(config.run, "cpu").translate(["dog sees cat"])
+    parts = [configure(*settings, f"train.max_steps={n}", f"run={tmp_path / 'p'}") for n in (4, 8)]
+    for part in parts:
+        silently(part)
+    whole = configure(*settings, f"run={tmp_path / 'whole'}")
+    silently(whole)
+    assert model_of(parts[1]) == model_of(whole), "its moments are saved too"
 
 
 def test_bpe_dropout_is_at_work(configure: Configure, silently: Train) -> None:

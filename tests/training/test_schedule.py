@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from kutta.config import TrainConfig
 from kutta.training.schedule import learning_rate
 
-PAPER = TrainConfig(lr=0.002, warmup=16_000, warmup_from=1e-7)
+WMT14 = TrainConfig(lr=0.002, warmup=16_000, warmup_from=1e-7)
 
 
-def test_the_papers_values() -> None:
-    assert learning_rate(1, PAPER) == pytest.approx(1e-7 + (0.002 - 1e-7) / 16_000)
-    assert learning_rate(8_000, PAPER) == pytest.approx((0.002 + 1e-7) / 2)
-    assert learning_rate(16_000, PAPER) == 0.002
-    assert learning_rate(4 * 16_000, PAPER) == pytest.approx(0.002 / 2)
-    assert learning_rate(100 * 16_000, PAPER) == pytest.approx(0.002 / 10)
+def test_the_values_of_the_wmt14_presets() -> None:
+    assert learning_rate(1, WMT14) == pytest.approx(1e-7 + (0.002 - 1e-7) / 16_000)
+    assert learning_rate(8_000, WMT14) == pytest.approx((0.002 + 1e-7) / 2)
+    assert learning_rate(16_000, WMT14) == 0.002
+    assert learning_rate(4 * 16_000, WMT14) == pytest.approx(0.002 / 2)
+    assert learning_rate(100 * 16_000, WMT14) == pytest.approx(0.002 / 10)
 
 
 @pytest.mark.parametrize("warmup", [1, 2, 7, 4000])

@@ -61,7 +61,7 @@ def get_corpus(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Download a corpus, check it, clean it, and split it as the paper does.
+    """Download a corpus, check it, clean it, and make its training, validation and test sets.
 
     Ctrl-C loses nothing: the same command goes on. The downloads stay in downloads/ beside the
     corpus until you delete them. Getting a corpus means that you accept its terms.

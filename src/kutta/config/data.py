@@ -30,7 +30,12 @@ class DataConfig(Section):
     tokenizer: Literal["bpe", "split"] = Field(
         default="bpe", description="learn BPE, or text is split"
     )
-    vocab_size: int = Field(default=8000, ge=16, description="tokens of a learned BPE vocabulary")
+    vocab_size: int = Field(
+        default=8000,
+        ge=16,
+        description="tokens of a learned BPE vocabulary; split text: how many to expect, for "
+        "estimates before it is read",
+    )
     vocabulary: list[str] = Field(
         default_factory=list[str],
         description="split text: fairseq dict.txt in dir; two (source, target) unless shared",

@@ -197,9 +197,9 @@ def _published(raw: Sequence[bytes], languages: Sequence[str], name: str) -> lis
 
 
 def _check(split: Split, outcome: dict[str, Any]) -> None:
-    """A text that is not cleaned must be the paper's to the line, and where known to the byte."""
+    """A text that is not cleaned must be the published one to the line, where known to the byte."""
     sources = ", ".join(sorted({m.source for part in split.parts for m in part.values()}))
-    remedy = f"so {sources} is not what the paper used; get it by hand and add --from DIR."
+    remedy = f"so {sources} is not the text that was published; get it by hand and add --from DIR."
     if split.cleaning is None and outcome["lines"] != split.lines:
         raise InputError(
             f"{split.name} has {outcome['lines']:,} lines instead of {split.lines:,}, {remedy}"

@@ -47,13 +47,15 @@ class Report:
         }
 
 
-# Taken to be the words of split text before it is read: those of PTB, and Multi30k's merges.
+# Taken to be the words of split text before it is read, where its config expects no more: those of
+# PTB, and Multi30k's merges.
 _SPLIT_VOCABULARY = 10_000
 
 
 def expected_vocabulary(data: DataConfig) -> int:
     """How many tokens to expect before the text is prepared, for an estimate."""
-    return data.vocab_size if data.tokenizer == "bpe" else _SPLIT_VOCABULARY
+    split = max(data.vocab_size, _SPLIT_VOCABULARY)
+    return data.vocab_size if data.tokenizer == "bpe" else split
 
 
 def prepare(

@@ -1,4 +1,4 @@
-"""What a reproduction would cost, before it is begun: arithmetic, and time from it.
+"""What a reproduction costs, before it is begun: arithmetic, and time from it.
 
 Counted are the matrix products of `cost_of`, forward and backward (2 FLOP a multiply-add, and the
 backward pass costs twice the forward pass), at full batches. Attention's own products, validation
@@ -15,9 +15,11 @@ from kutta.config import Config, ModelConfig
 from kutta.data.prepare import expected_vocabulary
 from kutta.model.arithmetic import Cost, cost_of
 from kutta.model.build import build_model
+from kutta.runs.device import mixed_precision
 
 GPU_RATE = 40e12  # FLOP/s assumed of a V100- or A100-class GPU in mixed precision, sustained
 CPU_SHARE = 0.5  # of the large matrix product's rate that training a small model reaches here
+BF16_GAIN = 2  # rate of bf16 over that of fp32, on a CPU that has instructions for it
 _BACKWARD_TOO, _FLOP = 3, 2
 
 
@@ -30,10 +32,15 @@ class Estimate:
     tokens: int
     flop: float
     disk: int
+    cpu_gain: int  # rate of its precision over that of fp32 on this machine's CPU
 
-    def seconds(self, rate: float) -> float:
-        """How long it takes at so many FLOP a second."""
-        return self.flop / rate
+    def gpu_seconds(self) -> float:
+        """How long it takes on the GPU that is assumed."""
+        return self.flop / GPU_RATE
+
+    def cpu_seconds(self, rate: float) -> float:
+        """How long it takes on a core of this machine that does so many FLOP a second in fp32."""
+        return self.flop / (rate * self.cpu_gain)
 
 
 def estimate(config: Config) -> Estimate:
@@ -50,7 +57,15 @@ def estimate(config: Config) -> Estimate:
         tokens=tokens,
         flop=float(_FLOP * _BACKWARD_TOO * per_token * tokens),
         disk=4 * cost.parameters * (copies + 4),  # two checkpoints keep both moments of Adam
+        cpu_gain=_cpu_gain(settings.precision),
     )
+
+
+def _cpu_gain(precision: str) -> int:
+    """fp16 is for GPUs: whoever trains such a config on a CPU takes fp32, as a warning says."""
+    if precision == "mixed":
+        precision = mixed_precision(torch.device("cpu"))
+    return BF16_GAIN if precision == "bf16" else 1
 
 
 @cache

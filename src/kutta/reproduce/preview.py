@@ -7,18 +7,26 @@ import torch
 from rich import box
 from rich.table import Table
 
-from kutta.reproduce.estimate import CPU_SHARE, GPU_RATE, Estimate, estimate, machine_rate
+from kutta.reproduce.estimate import (
+    BF16_GAIN,
+    CPU_SHARE,
+    GPU_RATE,
+    Estimate,
+    estimate,
+    machine_rate,
+)
 from kutta.reproduce.plan import Plan, PlannedRun, missing_text
 from kutta.reproduce.results import read_results
 from kutta.reproduce.table import short_count
 
 DAY = 86_400
+YEAR = 365 * DAY
 
 
 class Preview:
-    """The cost of a plan's runs: `rate` is the FLOP/s they are assumed to run at."""
+    """The cost of a plan's runs on a core that does `rate` FLOP/s in fp32; on a GPU if None."""
 
-    def __init__(self, plan: Plan, rate: float) -> None:
+    def __init__(self, plan: Plan, rate: float | None) -> None:
         self.plan, self.rate = plan, rate
         results = read_results(plan.folder)
         self.runs = [run for run in plan.runs if run.seed in plan.asked]
@@ -33,6 +41,10 @@ class Preview:
     def flop(self) -> float:
         return sum(cost.flop for cost in self.left)
 
+    def seconds(self, cost: Estimate) -> float:
+        """How long a run takes here."""
+        return cost.gpu_seconds() if self.rate is None else cost.cpu_seconds(self.rate)
+
     def table(self) -> Table:
         """A line for each cell; its seeds cost the same."""
         plan = self.plan
@@ -44,7 +56,7 @@ class Preview:
         table.add_column("run", no_wrap=True)
         table.add_column("method")
         for heading in ("parameters", "steps", "tokens", "seeds", "each"):
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", no_wrap=heading == "each")
         for row, column in plan.experiment.cells():
             runs = [run for run in self.runs if (run.row, run.column) == (row, column)]
             cost = self.costs[runs[0].name]
@@ -53,32 +65,42 @@ class Preview:
                 method_of(runs[0]),
                 short_count(cost.parameters),
                 f"{cost.steps:,}",
-                f"{cost.tokens / 1e6:,.1f}M",
+                _tokens(cost.tokens),
                 ",".join(str(run.seed) for run in runs),
-                duration(cost.seconds(self.rate)),
+                duration(self.seconds(cost)),
             )
         return table
 
     def summary(self, jobs: int) -> list[str]:
         """What all that is left to do costs, and what is in the way of beginning."""
         disk = sum(cost.disk for cost in self.left) / 1e9
-        time = sum(cost.seconds(self.rate) for cost in self.left)
         said = f"{len(self.left)} of {len(self.runs)} runs to make: {_flop(self.flop)}, "
+        remarks = [f"Remark: {sentence}" for sentence in missing_text(self.plan)]
         if self.plan.scale_name == "paper":
+            days = sum(cost.gpu_seconds() for cost in self.left) / DAY
             said += (
-                f"{_short(time / DAY)} GPU-days if a GPU sustains {GPU_RATE / 1e12:.0f} TFLOP/s in "
+                f"{_short(days)} GPU-days if a GPU sustains {GPU_RATE / 1e12:.0f} TFLOP/s in "
                 f"mixed precision (an assumption: a V100 or A100 class GPU)"
             )
-        else:
-            said += (
-                f"about {duration(time / jobs)} with {jobs} at a time, if training reaches "
-                f"{CPU_SHARE:.0%} of the {self.rate / CPU_SHARE / 1e9:.0f} GFLOP/s that a matrix "
-                "product does on a core here"
-            )
-        remarks = [f"Remark: {sentence}" for sentence in missing_text(self.plan)]
-        if self.plan.scale_name == "paper" and not torch.cuda.is_available():
-            remarks.append("Remark: there is no GPU here, and a CPU would take years.")
+            if self.rate is not None:
+                here = self._on_cpu(jobs, self.rate)
+                remarks.append(f"Remark: there is no GPU here; on this CPU it takes {here}.")
+        elif self.rate is not None:
+            said += self._on_cpu(jobs, self.rate)
         return [f"{said}; about {disk:.1f} GB of disk.", *remarks]
+
+    def _on_cpu(self, jobs: int, rate: float) -> str:
+        """How long this machine takes for what is left, and on what assumption."""
+        time = sum(cost.cpu_seconds(rate) for cost in self.left)
+        may_stop = any(run.config.train.patience for run in self.runs if run.name not in self.done)
+        early = ", less where validation ends a run early" if may_stop else ""
+        in_bf16 = any(cost.cpu_gain > 1 for cost in self.left)
+        gain = f" in fp32, and {BF16_GAIN} times that in bf16" if in_bf16 else ""
+        return (
+            f"about {duration(time / jobs)} with {jobs} at a time{early}, if training reaches "
+            f"{CPU_SHARE:.0%} of the {rate / CPU_SHARE / 1e9:.0f} GFLOP/s that a matrix product "
+            f"does on a core here{gain}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -96,7 +118,7 @@ class Preview:
                     "steps": self.costs[run.name].steps,
                     "tokens": self.costs[run.name].tokens,
                     "flop": self.costs[run.name].flop,
-                    "seconds": self.costs[run.name].seconds(self.rate),
+                    "seconds": self.seconds(self.costs[run.name]),
                 }
                 for run in self.runs
             ],
@@ -104,10 +126,10 @@ class Preview:
 
 
 def previews(plans: Sequence[Plan]) -> list[Preview]:
-    """What each plan costs, at the rate of a GPU or of this machine."""
-    small = any(plan.scale_name == "small" for plan in plans)
-    here = machine_rate() * CPU_SHARE if small else 0.0
-    return [Preview(plan, here if plan.scale_name == "small" else GPU_RATE) for plan in plans]
+    """What each plan costs: at the paper's scale on a GPU where there is one, else on a core."""
+    on_gpu = [plan.scale_name == "paper" and torch.cuda.is_available() for plan in plans]
+    here = 0.0 if all(on_gpu) else machine_rate() * CPU_SHARE
+    return [Preview(plan, None if gpu else here) for plan, gpu in zip(plans, on_gpu, strict=True)]
 
 
 def method_of(run: PlannedRun) -> str:
@@ -125,7 +147,14 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 3 * DAY else f"{seconds / DAY:.1f} days"
+    if seconds < 3 * DAY:
+        return f"{seconds / 3600:.1f} h"
+    count, unit = (seconds / DAY, "days") if seconds < 2 * YEAR else (seconds / YEAR, "years")
+    return f"{count:.1f} {unit}" if count < 100 else f"{count:,.0f} {unit}"
+
+
+def _tokens(count: int) -> str:
+    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
 
 
 def _flop(count: float) -> str:

@@ -11,8 +11,10 @@ from kutta.training.loop import Trainer
 from kutta.training.validate import Validation
 
 
-def model_card(config: Config, trainer: Trainer, validation: Validation | None) -> str:
-    """README.md of a run directory: what the model is and how to use it."""
+def model_card(
+    config: Config, trainer: Trainer, validation: Validation | None, weights: str
+) -> str:
+    """README.md of a run directory: what the model is, its weights in words, how to use it."""
     model, name = config.model, Path(config.run).name
     kind, use = "translation", f'echo "..." | kutta translate {name}'
     if config.language_model:
@@ -31,6 +33,7 @@ def model_card(config: Config, trainer: Trainer, validation: Validation | None) 
         f"| training | {trainer.step:,} steps, seed {config.train.seed}, config {config.hash()}"
         + (f", batches in {trainer.pieces} pieces" if trainer.pieces > 1 else "")
         + " |",
+        f"| weights | {weights} |",
     ]
     if validation is not None:
         bleu = validation.bleu

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -24,12 +24,35 @@ def spread(model: TextModel, team: Team, device: torch.device, shard: bool) -> n
         return model
     if shard:
         return _shard(model, team, device)
+    drops = any(stack.shape.layer_drop > 0 for stack in _stacks(model))
+    if drops:
+        model.register_forward_hook(_reach_output)
     return DistributedDataParallel(
         model,
         device_ids=[device] if device.type == "cuda" else None,
         gradient_as_bucket_view=True,  # or every gradient would be held twice
-        find_unused_parameters=any(stack.shape.layer_drop > 0 for stack in _stacks(model)),
+        find_unused_parameters=drops,
     )
+
+
+def _reach_output(model: nn.Module, _: Any, hidden: Tensor) -> Tensor:
+    """Make the output matrix a part of the graph in which DDP looks for unused parameters.
+
+    The loss uses it outside of the forward pass, so DDP would not wait for its gradient.
+    """
+    return cast(Any, _Reached).apply(hidden, cast(TextModel, model).output_weight)
+
+
+class _Reached(torch.autograd.Function):
+    """The hidden states as they are; nothing is added to the gradient of the matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
+        return hidden.view_as(hidden)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0], None
 
 
 def is_sharded(module: nn.Module) -> bool:

@@ -178,6 +178,13 @@ def last_validation(run: Run) -> Validation | None:
     return Validation.from_dict(records[-1]) if records else None
 
 
+def validation_at(run: Run, step: int) -> Validation | None:
+    """The validation on record of this step; None where there is none."""
+    records = (r for r in run.records() if (r["kind"], r["step"]) == ("valid", step))
+    found = next(records, None)
+    return Validation.from_dict(found) if found else None
+
+
 def _appending(path: Path) -> TextIO:
     try:
         return open(path, "a", encoding="utf-8")

@@ -20,7 +20,7 @@ from kutta.training.card import method_of, model_card
 from kutta.training.checkpoint import Progress, save_checkpoint
 from kutta.training.distributed import is_sharded
 from kutta.training.loop import Step, Trainer, fit, rehearse
-from kutta.training.report import Bystander, Reporter
+from kutta.training.report import Bystander, Reporter, validation_at
 from kutta.training.shards import whole_tensors
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation, held_out_loss, improves
@@ -58,7 +58,7 @@ class Session:
         return self.config.train
 
     def go(self, stream: BatchStream, console: Console) -> Outcome:
-        """Train, validate, save; then average the last checkpoints into model.safetensors."""
+        """Train, validate, save; then write the final model into model.safetensors."""
         trainer, ended = self.trainer, "finished"
         with self._reporter(console) as reporter, asked_to_stop() as asked:
             reporter.say(self._opening(stream))
@@ -175,7 +175,8 @@ class Session:
     def _finish(self, reporter: Reporter | Bystander) -> None:
         what, chosen = self._final()
         average(chosen, self.run.final_weights)
-        write_text(self.run.card, model_card(self.config, self.trainer, self.latest))
+        validation = validation_at(self.run, chosen[-1].step)
+        write_text(self.run.card, model_card(self.config, self.trainer, validation, what))
         reporter.say(f"{self.run.final_weights}: {what}")
 
     def _final(self) -> tuple[str, list[Checkpoint]]:
