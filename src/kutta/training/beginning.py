@@ -16,7 +16,7 @@ from kutta.translate.loading import WEIGHTS, vocabulary_of
 _KEPT = (
     *("data.source", "data.target", "data.tokenizer", "data.vocab_size", "data.vocabulary"),
     *("data.shared_vocab", "model.d_model", "model.ffn", "model.heads"),
-    "model.relative_positions",
+    *("model.relative_positions", "model.stage_parameters"),
 )
 
 
