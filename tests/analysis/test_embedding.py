@@ -72,6 +72,26 @@ def test_accurate_methods_cannot_forget_and_euler_and_free_weights_can() -> None
         )
 
 
+@pytest.mark.parametrize(
+    ("rest", "of_rk2", "of_rk4"), [(0.5**0.5, 0.47, 0.22), (0.1, 0.22, 0.0), (50.0, 0.5, 0.27)]
+)
+def test_a_norm_inside_the_field_lowers_the_limit(
+    rest: float, of_rk2: float, of_rk4: float
+) -> None:
+    """The other numbers of docs/language-model.md: F = -x a / sqrt(a^2 + rest^2), from a = 1."""
+    x = torch.linspace(0, 4, 40001).double() * max(1.0, rest)
+    least: list[float] = []
+    for method in ("rk2", "rk4"):
+        solver = RungeKutta(TABLEAUX[method])
+        a, _ = solver.step(lambda a: -x * a / (a**2 + rest**2).sqrt(), torch.ones_like(x))
+        least.append(max(0.0, float(a.min())))
+    assert least == pytest.approx([of_rk2, of_rk4], abs=0.005)
+    # RK2 by hand, as a function of the first stage's end b = 1 - x / scale.
+    scale, b = math.sqrt(1 + rest**2), np.linspace(-1, 1, 20001)
+    ends = 1 - (1 - b) * (1 + scale * b / np.sqrt(b**2 + rest**2)) / 2
+    assert least[0] == pytest.approx(ends.min(), abs=1e-5)
+
+
 class Linear(nn.Module):
     """F(y) = factor x y, in the place of a sublayer."""
 
