@@ -55,6 +55,7 @@ DEFAULTS: dict[str, Any] = {
     "model.norm": "pre",
     "model.init": "xavier",
     "model.share_layers": False,
+    "model.stage_parameters": "shared",
     "model.layer_drop": 0.0,
     "model.tie_embeddings": True,
     "model.relative_positions": 8,
@@ -284,6 +285,7 @@ def test_a_long_value_is_cut_short_in_the_answer() -> None:
         "model.replicate=authors",
         "model.norm=middle",
         "model.init=depth_scaled",
+        "model.stage_parameters=apart",
         "model.layer_drop=1.0",
         "model.layer_drop=-0.1",
         "model.field=san-ffn",
@@ -419,6 +421,10 @@ EULER = ["model.solver=euler"]
         (["model.replicate=release", "model.solver=leapfrog"], "and leapfrog is none; take rk2"),
         (["model.replicate=release", "model.decoder_solver=polynet"], "and polynet is none"),
         (["model.replicate=release", "model.norm=post", *EULER], "needs norm = 'pre'"),
+        (
+            ["model.replicate=release", "model.stage_parameters=separate"],
+            "takes a whole layer as its stage, always the same: set stage_parameters = 'shared'",
+        ),
         # post-norm
         (["model.norm=post"], "set solver and decoder_solver to 'euler'"),
         (["model.norm=post", *EULER, "model.gamma=learned"], "leave the gammas out"),
@@ -455,6 +461,8 @@ def test_settings_that_do_not_go_together_are_told_apart(overrides: list[str], a
         ["model.decoder_gamma=learned", "model.gamma_start=tableau", "model.share_gamma=true"],
         ["model.norm=post", *EULER, "model.init=admin", "model.layer_drop=0.1"],
         ["model.replicate=release", "model.solver=rk4"],
+        ["model.stage_parameters=separate", *EULER],
+        ["model.stage_parameters=separate", "model.solver=pc4", "model.decoder_solver=rk2"],
         ["data.target=en", "data.train=pairs.tsv"],
         ["data.max_source=256"],
         ["decode.min_length=5", "decode.max_length=5"],
@@ -477,6 +485,7 @@ CHOICES = {
     "norm": ("pre", "post"),
     "init": ("xavier", "depth-scaled", "admin"),
     "share_layers": (False, True),
+    "stage_parameters": ("shared", "separate"),
     "layer_drop": (0.0, 0.3),
 }
 TINY = {"d_model": 4, "ffn": 4, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
@@ -748,6 +757,7 @@ OTHER: dict[str, str] = {
     "model.replicate": "release",
     "model.norm": "post",
     "model.init": "depth-scaled",
+    "model.stage_parameters": "separate",
     "train.precision": "bf16",
     "train.best": "bleu",
     "train.final_model": "best",

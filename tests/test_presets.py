@@ -332,7 +332,7 @@ def test_only_the_text_differs_from_the_preset_of_raw_text(name: str) -> None:
     assert (split.data.tokenizer, raw.data.tokenizer) == ("split", "bpe")
     assert split.data.shared_vocab == raw.data.shared_vocab
     assert parameters(name) == parameters(name.removesuffix("-split"))
-    size = expected_vocabulary(split.data.tokenizer, split.data.vocab_size)
+    size = expected_vocabulary(split.data)
     assert size == raw.data.vocab_size, "what `kutta info` and `--dry-run` count with"
 
 

@@ -85,7 +85,7 @@ def test_the_store_serves_where_the_text_has_gone(make_run: MakeRun) -> None:
     ("change", "sentence"),
     [
         ({"what": ["trunkation"]}, "did you mean truncation"),
-        ({"what": ["weather"]}, "there are truncation, blocks, gradients, inference"),
+        ({"what": ["weather"]}, "there are truncation, blocks, gradients, embedding, inference"),
         ({"methods": ["leapfrgo"]}, "did you mean leapfrog"),
         ({"methods": ["custom"]}, "'custom' needs a tableau"),
         ({"what": ["blocks"], "methods": ["rk4"]}, "--method is for the analysis inference"),
@@ -123,7 +123,8 @@ def test_what_is_no_ode_is_left_out_or_refused(
     monkeypatch.setattr(figures, "save_figure", lambda *_: [])
     run = make_run(solver="euler", norm="post")
     shown = io.StringIO()
-    assert list(analyze(Request(run, sentences=1), Console(file=shown))) == ["blocks", "gradients"]
+    made = analyze(Request(run, sentences=1), Console(file=shown))
+    assert list(made) == ["blocks", "gradients", "embedding"]
     assert "left out: truncation, inference" in shown.getvalue()
     with pytest.raises(InputError, match="no step of an ODE"):
         analyze(Request(run, ["truncation"]), QUIET)
@@ -168,6 +169,8 @@ WIDE: dict[str, dict[str, Any]] = {
     | {"stages": [1.23e-5] * 5, "cosine_to_first": [1.0, *[-1.23e-4] * 4]}
     | {"coefficients": {"gamma": [-0.234] * 5, "gamma_deviation": [1.23e-5] * 5}},
     "gradients": {"state": 1.234e-7, "parameters": 1.234e-7},
+    "embedding": {"coefficient": -123.456, "low": -123.456, "high": -123.456}
+    | {"others": -123.456, "excess": -123.456, "cosine": -0.123},
     "inference": {"method": "three-eighths", "substeps": 4, "time": "own", "seconds": 1234.5}
     | {
         "evaluations": {"decoder": 16.333},
@@ -188,7 +191,7 @@ def test_no_number_is_cut(name: str, width: int) -> None:
         methods = [(m, t) for t in ("1", "own") for m in ("own", "euler", "rk2", "rk4")]
         rows = [row | {"method": method, "time": time} for method, time in methods]
     console = Console(file=io.StringIO(), width=width)
-    for table in ANALYSES[name].tabulate({"rows": rows}):
+    for table in ANALYSES[name].tabulate({"rows": rows, "tied": False}):
         tables.show(table, console)
         words = {word for column in table.columns for cell in column.cells for word in cell.split()}
     shown = console.file.getvalue()  # type: ignore[attr-defined]
@@ -233,6 +236,7 @@ def test_numbers_that_are_not_finite_are_told_and_drawn(make_subject: MakeSubjec
         "truncation": ("error", "order", "low", "high", "estimate"),
         "blocks": ("state", "time", "relative_step", "cosine_to_state"),
         "gradients": ("state", "parameters"),
+        "embedding": ("coefficient", "low", "high", "others", "excess", "cosine"),
         "inference": ("perplexity", "nll"),
     }.items():
         result = ANALYSES[name].measure(subject, no_track)

@@ -18,6 +18,7 @@ KINDS = [
     {"solver": "pc2"},
     {"solver": "rk2", "gamma": "gated", "share_gamma": True},
     {"solver": "rk2", "gamma": "ema", "share_layers": True},
+    {"solver": "rk2", "decoder_solver": "rk4", "stage_parameters": "separate"},
     {"source": "", "encoder_layers": 0, "solver": "rk4", "gamma": "learned"},
 ]
 

@@ -1,5 +1,6 @@
 """The same weights under another method, against identities that hold exactly."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,3 +95,15 @@ def test_what_is_not_an_ode() -> None:
     post = ModelConfig(solver="euler", norm="post")
     assert "post-norm" in str(not_an_ode(post))
     assert "whole output" in str(not_an_ode(ModelConfig(replicate="release")))
+    separate = {"stage_parameters": "separate", "decoder_solver": "euler"}
+    assert "F of its own" in str(not_an_ode(ModelConfig(solver="rk2", **separate)))
+    assert not_an_ode(ModelConfig(solver="leapfrog", **separate)) is None
+
+
+def test_separate_stages_that_are_one_stage_run_with_any_method(make_subject: MakeSubject) -> None:
+    """An Euler model has one F in a block; another method evaluates it several times."""
+    separate = make_subject(solver="euler", stage_parameters="separate")
+    answer = hidden(separate, with_method(separate, "encoder", "rk4"))
+    plain = separate.config.model.model_copy(update={"stage_parameters": "shared"})
+    shared = replace(separate, config=separate.config.model_copy(update={"model": plain}))
+    assert torch.equal(answer, hidden(shared, with_method(shared, "encoder", "rk4")))

@@ -85,6 +85,31 @@ def test_what_solvers_learn(settings: dict[str, Any], numbers: int) -> None:
     assert cost_of(translation(**settings)).solver == numbers
 
 
+@pytest.mark.parametrize(
+    ("placement", "crosses", "attention", "feed"),
+    [("san+ffn", 4, 4, 4), ("san", 4, 4, 1), ("ffn", 1, 1, 4)],
+)
+def test_separate_stages_cost_parameters_and_projections_of_the_memory(
+    placement: str, crosses: int, attention: int, feed: int
+) -> None:
+    """Each evaluation of cross-attention has its own keys and values of the source."""
+    shape = replace(SHAPE, method="rk4", placement=placement, stage_parameters="separate")
+    models = [
+        TranslationModel(encoder, replace(encoder, layers=2, cross=True), V, V, shared=True)
+        for encoder in (shape, replace(shape, stage_parameters="shared"))
+    ]
+    separate, shared = map(cost_of, models)
+    encoder = 3 * (attention * SAN + feed * FEED)
+    assert separate.per_source_token == encoder + 2 * crosses * MEMORY
+    assert shared.per_source_token == encoder + 2 * MEMORY
+    assert separate.per_target_token == shared.per_target_token
+    assert separate.per_target_token == 2 * (attention * (SAN + CROSS) + feed * FEED) + V * D
+    assert separate.parameters == total(models[0]) > shared.parameters == total(models[1])
+    biases_and_norms = (attention - 1) * (2 * D + 4 * D) + (feed - 1) * (2 * D + FFN + D)
+    later = (attention - 1) * SAN + (feed - 1) * FEED + biases_and_norms
+    assert separate.encoder - shared.encoder == 3 * later
+
+
 def test_shared_layers_are_counted_once_and_computed_every_time() -> None:
     apart, shared = cost_of(translation()), cost_of(translation(share_layers=True))
     norm = 2 * D

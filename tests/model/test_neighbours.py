@@ -23,6 +23,26 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "share layers": {"share_layers": True, "method": "rk4"},
     "share layers, gamma per layer": {**RK2, "share_layers": True},
     "share everything": {**RK2, "share_layers": True, "share_gamma": True},
+    "separate stages": {**RK2, "stage_parameters": "separate"},
+    "separate stages, rk4": {"method": "rk4", "stage_parameters": "separate"},
+    "separate stages, pc2": {"method": "pc2", "stage_parameters": "separate"},
+    "separate stages of the attention": {
+        **RK2,
+        "stage_parameters": "separate",
+        "placement": "san",
+    },
+    "separate stages of the feed-forward": {
+        **RK2,
+        "stage_parameters": "separate",
+        "placement": "ffn",
+    },
+    "separate stages, macaron": {**RK2, "stage_parameters": "separate", "placement": "macaron"},
+    "separate stages, shared layers": {
+        **RK2,
+        "stage_parameters": "separate",
+        "share_layers": True,
+        "share_gamma": True,
+    },
     "macaron": {"placement": "macaron"},
     "macaron, rk2": {**RK2, "placement": "macaron", "share_layers": True},
     "layer drop": {"layer_drop": 0.3, "method": "rk2"},
@@ -151,6 +171,7 @@ def test_bfloat16_stays_near(variant: dict[str, Any]) -> None:
         ({"replicate": "release", "method": "dlcl"}, "Runge-Kutta .* not dlcl"),
         ({"replicate": "release", "norm": "post"}, "norm = pre, not euler and post"),
         ({"replicate": "release", "layer_drop": 0.1}, "layer_drop must be 0, not 0.1"),
+        ({"replicate": "release", "stage_parameters": "separate"}, "stage_parameters must be sha"),
         *(
             ({"method": method, **other}, f"{method} .*{word}")
             for method in sorted(HISTORY_METHODS)

@@ -88,6 +88,7 @@ MODELS: dict[str, Callable[[], TextModel]] = {
     "layer_drop": lambda: translation(method="rk2", layer_drop=0.5, layers=6),
     "shared layers": lambda: translation(method="rk2", gamma="learned", share_layers=True),
     "shared gamma": lambda: translation(method="rk2", gamma="learned", share_gamma=True),
+    "separate stages": lambda: translation(method="rk4", stage_parameters="separate"),
     "release": lambda: translation(method="rk2", replicate="release"),
     "macaron": lambda: translation(method="rk2", placement="macaron"),
     "san": lambda: translation(method="rk4", placement="san"),

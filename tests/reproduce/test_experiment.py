@@ -86,6 +86,8 @@ PUBLISHED = {
     ("efficiency", "rk2-29m"): {"en-de": 27.84},
     ("methods", "dlcl"): {"en-de": 27.78},
     ("methods", "rk2-ones"): {"en-de": 28.77},
+    ("methods", "rk2-shared-gamma"): {},
+    ("methods", "rk2-separate"): {},
     ("methods", "rk4-learned"): {},
     ("field", "baseline"): {"en-de": 27.60},
     ("field", "san-ffn-split"): {"en-de": 28.65},
@@ -112,12 +114,24 @@ def test_the_rows_run_the_methods_they_are_named_after(tmp_path: Path) -> None:
     assert (runs["rk2-ones"].solver, runs["rk2-ones"].gamma) == ("rk2", "ones")
     assert (runs["rk4-learned"].solver, runs["rk4-learned"].gamma) == ("rk4", "learned")
     assert {m.solver for m in runs.values()} >= {"leapfrog", "multistep", "dlcl", "polynet"}
+    shared, learned = runs["rk2-shared-gamma"], runs["rk2-learned"]
+    assert shared == learned.model_copy(update={"share_gamma": True})
+    separate = runs["rk2"].model_copy(update={"stage_parameters": "separate"})
+    assert runs["rk2-separate"] == separate
     fields = {run.row: run.config.model.field for run in plan("field", "paper", tmp_path).runs}
     assert fields["san-ffn-split"] == "san/ffn"
     depths = {
         r.column: r.config.model.encoder_layers for r in plan("depth", "paper", tmp_path).runs
     }
     assert depths == {str(n): n for n in (6, 12, 18, 24, 30, 36)}
+
+
+@pytest.mark.parametrize("scale", ["paper", "small"])
+@pytest.mark.parametrize("name", ["curves", "gradients"])
+def test_the_figures_show_rk2_with_learned_weights(name: str, scale: str, tmp_path: Path) -> None:
+    """The only RK2 that the paper has as a big model."""
+    models = [run.config.model for run in plan(name, scale, tmp_path).runs]
+    assert {(m.solver, m.gamma) for m in models if m.solver == "rk2"} == {("rk2", "learned")}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -79,6 +79,10 @@ def test_a_grown_model_keeps_the_vocabulary_of_the_shallow_one(
             r"d_model is 8 there and 12 here",
         ),
         (("model.field=macaron", "train.grow_from='{shallow}'"), "nothing to grow"),
+        (
+            ("model.stage_parameters=separate", "train.grow_from='{shallow}'"),
+            r"model\.stage_parameters is 'shared' there and 'separate' here",
+        ),
     ],
 )
 def test_a_run_that_cannot_be_grown_from_is_told(
@@ -173,6 +177,7 @@ def test_another_tableau_on_the_same_run_is_refused(configure: Configure, silent
         ("model.solver=rk2", "model.replicate=release"),
         ("model.field=macaron", "model.solver=rk2"),
         ("model.share_layers=true", "model.encoder_layers=3", "model.solver=rk2"),
+        ("model.solver=rk2", "model.stage_parameters=separate"),
         ("model.layer_drop=0.4", "model.encoder_layers=3"),
         ("model.init=depth-scaled", "model.encoder_layers=3"),
         ("model.norm=post",),

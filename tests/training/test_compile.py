@@ -168,6 +168,7 @@ def test_validation_and_decoding_are_not_compiled(
         ("model.solver=rk4", "train.recompute=true"),
         ("model.solver=euler", "train.precision=bf16", "train.recompute=true"),
         ("model.solver=dlcl", "train.accumulate=2"),
+        ("model.solver=rk2", "model.decoder_solver=rk2", "model.stage_parameters=separate"),
     ],
     ids=" ".join,
 )

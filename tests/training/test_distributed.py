@@ -169,6 +169,7 @@ KINDS: dict[str, tuple[tuple[str, ...], bool]] = {
     "recomputed": ((TWO, "train.recompute=true", "model.gamma=gated"), True),
     "separate": ((TWO, "data.shared_vocab=false", "model.solver=dlcl"), True),
     "shared-layers": ((TWO, "model.share_layers=true", "model.gamma=ema"), True),
+    "separate-stages": ((TWO, "model.stage_parameters=separate"), True),
     "shared-gamma": ((TWO, "model.share_gamma=true", "model.gamma=ema"), True),
     "release": ((TWO, "model.replicate=release"), True),
     "bf16": ((TWO, "train.precision=bf16"), True),

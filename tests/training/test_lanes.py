@@ -31,6 +31,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "recomputed": ("model.solver=rk4", "train.recompute=true"),
     "layers-dropped": ("model.layer_drop=0.5", "model.encoder_layers=3"),
     "layers-shared": ("model.share_layers=true", "model.encoder_layers=2"),
+    "stages-separate": ("model.stage_parameters=separate", "model.solver=rk2"),
     "relative": ("model.relative_positions=3",),
     "clipped": ("train.clip_norm=0.1",),
     "bf16": ("train.precision=bf16",),

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from kutta.analysis import figures, tables
 from kutta.analysis.blocks import measure_blocks
+from kutta.analysis.embedding import measure_embedding
 from kutta.analysis.gradients import measure_gradients
 from kutta.analysis.inference import METHODS as INFERENCE_METHODS
 from kutta.analysis.inference import check_inference, measure_inference
@@ -45,6 +46,7 @@ ANALYSES: dict[str, Analysis] = {
     ),
     "blocks": Analysis(measure_blocks, figures.draw_blocks, tables.blocks_tables),
     "gradients": Analysis(measure_gradients, figures.draw_gradients, tables.gradients_tables),
+    "embedding": Analysis(measure_embedding, figures.draw_embedding, tables.embedding_tables),
     "inference": Analysis(
         measure_inference, figures.draw_inference, tables.inference_tables, of_ode=True
     ),
@@ -136,7 +138,7 @@ def _chosen(request: Request, subject: Subject, console: Console) -> list[str]:
         name = next((name for name in asked if name in refused), "inference")
         raise InputError(
             f"The analysis {name!r} needs blocks that are steps of an ODE, but {reason}; "
-            "ask for blocks or gradients."
+            "ask for blocks, gradients or embedding."
         )
     console.print(f"left out: {', '.join(refused)}, for {reason}", highlight=False, markup=False)
     return [name for name in names if name not in refused]

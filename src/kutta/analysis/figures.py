@@ -1,9 +1,24 @@
 """The pictures of the analyses: one function per analysis, from its JSON to a figure."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kutta.analysis.axes import (
+    Figure,
+    Result,
+    Rows,
+    block_name,
+    block_names,
+    grid_figure,
+    label_blocks,
+    legend_below,
+    load_pyplot,
+    panel_figure,
+    plain_numbers,
+    with_zero,
+)
 from kutta.analysis.tables import groups
 from kutta.files import atomic_path
 
@@ -14,14 +29,10 @@ _METHODS = {"euler": (_RED, "s"), "rk2": (_BLUE, "^"), "rk4": (_GREEN, "D")}
 _OTHERS = ((_PURPLE, "v"), (_ORANGE, "P"), (_SKY, "X"))
 _STAGES = (_RED, _BLUE, _GREEN, _PURPLE, _ORANGE, _SKY)
 
-Result = dict[str, Any]
-Rows = list[dict[str, Any]]
-Figure = Any  # matplotlib is loaded when a picture is drawn, not before
-
 
 def save_figure(draw: Callable[[Result], Figure], result: Result, path: Path) -> list[Path]:
     """Draw to `path`.png and `path`.svg; return both."""
-    plt = _pyplot()
+    plt = load_pyplot()
     figure = draw(result)
     paths = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
     for target in paths:
@@ -34,9 +45,9 @@ def save_figure(draw: Callable[[Result], Figure], result: Result, path: Path) ->
 def draw_truncation(result: Result) -> Figure:
     """Error by block: the block's own step, and what other methods would have missed there."""
     panels = groups(result["rows"], "stack", "view")
-    figure, axes = _panels(result, len(panels), "local truncation error of every block")
+    figure, axes = panel_figure(result, len(panels), "local truncation error of every block")
     for axis, ((stack, view), rows) in zip(axes, panels.items(), strict=True):
-        labels = _block_names(rows)
+        labels = block_names(rows)
         learned = any(row["time"] == "own" for row in rows)
         main = "own" if learned else "1"
         for method, (colour, marker) in _METHODS.items():
@@ -47,20 +58,20 @@ def draw_truncation(result: Result) -> Figure:
             _band(axis, rows, labels, "own", "1", _BLACK, ".", f"{own}, against T = 1", line=":")
         title = f"{stack}, by {view}" + (" (T: the block's own time)" if learned else " (T = 1)")
         axis.set(title=title, yscale="log", ylabel="error / length of the step")
-        _label_blocks(axis, labels)
+        label_blocks(axis, labels)
     drawn = [row[key] for row in result["rows"] for key in ("low", "high") if row[key]]
     for axis in axes if drawn else []:  # errors are all relative to a step, so they share a scale
         axis.set_ylim(min(drawn) / 2, max(drawn) * 2)
-    _legend_below(figure, axes)
+    legend_below(figure, axes)
     return figure
 
 
 def draw_blocks(result: Result) -> Figure:
     """Lengths, directions and coefficients by block, a column for each stack."""
     panels = groups(result["rows"], "stack")
-    figure, grid = _grid(result, 3, len(panels), "what every block does")
+    figure, grid = grid_figure(result, 3, len(panels), "what every block does")
     for column, ((stack,), rows) in enumerate(panels.items()):
-        labels = _block_names(rows)
+        labels = block_names(rows)
         at = range(len(rows))
         lengths, angles, learned = (grid[row][column] for row in range(3))
         lengths.plot(at, [r["state"] for r in rows], "o-", color=_BLACK, label="state |y|")
@@ -77,12 +88,12 @@ def draw_blocks(result: Result) -> Figure:
         angles.axhline(0.0, color="0.6", linewidth=0.8)
         _draw_coefficients(learned, rows)
         lengths.set(title=stack, ylabel="length per token", yscale="log")
-        _plain_numbers(lengths.yaxis)
+        plain_numbers(lengths.yaxis)
         angles.set(ylabel="cosine", ylim=(-1.05, 1.05))
-        learned.set(ylabel="coefficients, time T", ylim=_with_zero(learned.get_ylim()))
+        learned.set(ylabel="coefficients, time T", ylim=with_zero(learned.get_ylim()))
         for axis in (lengths, angles, learned):
             axis.legend(fontsize="x-small", ncols=2)
-            _label_blocks(axis, labels)
+            label_blocks(axis, labels)
     return figure
 
 
@@ -90,7 +101,7 @@ def draw_gradients(result: Result) -> Figure:
     """Gradient norms by block and, where the log has them, by step of training."""
     panels = groups(result["rows"], "stack")
     steps = result["steps"]
-    figure, axes = _panels(result, len(panels) + bool(steps), "gradient norms")
+    figure, axes = panel_figure(result, len(panels) + bool(steps), "gradient norms")
     for axis, ((stack,), rows) in zip(axes, panels.items(), strict=False):
         at = range(len(rows))
         state, theta = (
@@ -100,15 +111,39 @@ def draw_gradients(result: Result) -> Figure:
         axis.plot(at, [r["state"] for r in rows], "o-", color=_BLUE, label=state)
         axis.plot(at, [r["parameters"] for r in rows], "s--", color=_RED, label=theta)
         axis.set(title=stack, ylabel="gradient norm", yscale="log")
-        _plain_numbers(axis.yaxis)
-        _label_blocks(axis, _block_names(rows))
-    _legend_below(figure, axes)
+        plain_numbers(axis.yaxis)
+        label_blocks(axis, block_names(rows))
+    legend_below(figure, axes)
     if steps:
         axis = axes[len(panels)]
         axis.plot([r["step"] for r in steps], [r["grad_norm"] for r in steps], color=_BLACK)
         axis.set(title="the whole model, in training", xlabel="step", ylabel="gradient norm")
         axis.set_yscale("log")
-        _plain_numbers(axis.yaxis)
+        plain_numbers(axis.yaxis)
+    return figure
+
+
+def draw_embedding(result: Result) -> Figure:
+    """What is left of the input token by block, beside that of others; a panel per stack."""
+    panels = groups(result["rows"], "stack")
+    tied = "tied" if result["tied"] else "not tied"
+    title = f"what is left of the input token's embedding e (output layer {tied})"
+    figure, axes = panel_figure(result, len(panels), title)
+    for axis, ((stack,), rows) in zip(axes, panels.items(), strict=True):
+        at = range(len(rows))
+        own, low, high, others, excess, cosine = (
+            [math.nan if row[key] is None else row[key] for row in rows]
+            for key in ("coefficient", "low", "high", "others", "excess", "cosine")
+        )
+        axis.axhline(0.0, color="0.6", linewidth=0.8)
+        axis.plot(at, own, "o-", color=_BLUE, label="coefficient <y, e> / <e, e>")
+        axis.fill_between(at, low, high, color=_BLUE, alpha=0.12, linewidth=0)
+        axis.plot(at, others, "s--", color=_ORANGE, label="coefficient of other tokens")
+        axis.plot(at, excess, "D-", color=_GREEN, label="excess over them")
+        axis.plot(at, cosine, "^:", color=_RED, label="cosine of y and e")
+        axis.set(title=stack, ylabel="coefficient, cosine")
+        label_blocks(axis, block_names(rows))
+    legend_below(figure, axes)
     return figure
 
 
@@ -116,7 +151,7 @@ def draw_inference(result: Result) -> Figure:
     """Perplexity against the arithmetic, relative to the model as trained; a panel per stack."""
     trained, *others = result["rows"]
     panels = groups(others, "stack")
-    figure, axes = _panels(result, len(panels), "the same weights under other methods")
+    figure, axes = panel_figure(result, len(panels), "the same weights under other methods")
     for axis, ((stack,), rows) in zip(axes, panels.items(), strict=True):
         axis.axhline(trained["perplexity"], color=_BLACK, linestyle=":", linewidth=1)
         axis.plot(1.0, trained["perplexity"], "*", color=_BLACK, markersize=12, label="as trained")
@@ -138,11 +173,11 @@ def draw_inference(result: Result) -> Figure:
         values = [row["perplexity"] for row in (trained, *rows) if row["perplexity"]]
         wide = max(values, default=1) > 2 * min(values, default=1)
         axis.set(title=f"{stack}: 1, 2 and 4 substeps", xscale="log")
-        _plain_numbers(axis.xaxis)
+        plain_numbers(axis.xaxis)
         if wide:
             axis.set_yscale("log")
-            _plain_numbers(axis.yaxis)
-    _legend_below(figure, axes)
+            plain_numbers(axis.yaxis)
+    legend_below(figure, axes)
     return figure
 
 
@@ -183,7 +218,7 @@ def _band(
     names = {name: number for number, name in enumerate(labels)}
     # A block whose time is 1 anyway has no rows of its own time.
     chosen = {
-        names[_name(row)]: row
+        names[block_name(row)]: row
         for wanted in ("1", time)
         for row in rows
         if row["method"] == method and row["time"] == wanted and row.get("error")
@@ -206,80 +241,3 @@ def _band(
 def _of_stage(rows: Rows, key: str, stage: int) -> tuple[list[int], list[float]]:
     chosen = [(n, row[key][stage]) for n, row in enumerate(rows) if stage < len(row[key])]
     return [n for n, _ in chosen], [value for _, value in chosen]
-
-
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['layer']}\n{row['sublayers']}"
-
-
-def _block_names(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(_name(row) for row in rows))
-
-
-def _label_blocks(axis: Any, labels: Sequence[str]) -> None:
-    """Layer and sublayers under each block; where all integrate the same, the layer alone."""
-    same = len({label.split("\n")[1] for label in labels}) == 1
-    shown = [label.split("\n")[0] if same else label for label in labels]
-    axis.set_xticks(range(len(labels)), shown, fontsize="small" if len(labels) < 13 else "x-small")
-    axis.set_xlabel(f"layer ({labels[0].split(chr(10))[1]})" if same else "layer and sublayer")
-
-
-def _plain_numbers(side: Any) -> None:
-    """Write the numbers of a logarithmic axis as 0.02, not as powers of ten."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    low, high = side.get_view_interval()
-    narrow = high < 6 * low
-    side.set_major_locator(LogLocator(subs=(1, 1.5, *range(2, 10)) if narrow else (1, 2, 3, 5)))
-    side.set_major_formatter(StrMethodFormatter("{x:g}"))
-    side.set_minor_formatter(NullFormatter())
-
-
-def _with_zero(limits: tuple[float, float]) -> tuple[float, float]:
-    """Limits from 0 on, so that a constant looks like one."""
-    return min(0.0, limits[0]), max(0.0, limits[1])
-
-
-def _legend_below(figure: Figure, axes: Sequence[Any]) -> None:
-    """One legend for all panels, out of their way."""
-    entries = {
-        label: line
-        for axis in axes
-        for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    columns = min(len(entries), 5 if len(axes) > 1 else 3)
-    figure.legend(
-        entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False
-    )
-
-
-def _panels(result: Result, count: int, title: str) -> tuple[Figure, list[Any]]:
-    """A figure of so many panels, two beside each other; an odd last one is as wide as two."""
-    rows = [[n, min(n + 1, count - 1)] for n in range(0, count, 2)] if count > 1 else [[0]]
-    figure = _pyplot().figure(
-        figsize=(5.6 * len(rows[0]) + 0.4, 3.1 * len(rows) + 1.0), layout="constrained"
-    )
-    figure.suptitle(f"{result['run']}: {title}")
-    panels = figure.subplot_mosaic(rows)
-    for axis in panels.values():
-        axis.grid(alpha=0.25, which="major")
-    return figure, [panels[n] for n in range(count)]
-
-
-def _grid(result: Result, rows: int, columns: int, title: str) -> tuple[Figure, Any]:
-    plt = _pyplot()
-    size = (5.6 * columns + 0.4, 3.1 * rows + 0.6)
-    figure, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-    figure.suptitle(f"{result['run']}: {title}")
-    for axis in grid.flat:
-        axis.grid(alpha=0.25, which="major")
-    return figure, grid
-
-
-def _pyplot() -> Any:
-    import matplotlib  # slow to import, and needed for pictures only
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot

@@ -64,7 +64,7 @@ def measure_gradients(subject: Subject, track: Track) -> dict[str, Any]:
 def _parameter_norms(model: TextModel) -> dict[Place, float]:
     norms: dict[Place, float] = {}
     for place, layer, index in blocks_of(model):
-        modules = [layer.part(name) for name in layer.blocks[index].parts]
+        modules = [part for name in layer.blocks[index].parts for part in layer.sublayers(name)]
         parameters = [p for module in (*modules, layer.solvers[index]) for p in module.parameters()]
         norms[place] = _norm(parameters)
     return norms

@@ -85,6 +85,20 @@ def gradients_tables(result: Result) -> Iterator[Table]:
         yield table
 
 
+def embedding_tables(result: Result) -> Iterator[Table]:
+    """What is left of the input token by block."""
+    tied = "tied" if result["tied"] else "not tied"
+    for (stack,), rows in groups(result["rows"], "stack").items():
+        table = _table(
+            f"{stack}: the input token's embedding e in the state y (output layer {tied})",
+            *("block", "<y,e>/<e,e>", "10%", "90%", "others", "excess", "cosine"),
+        )
+        for row in rows:
+            keys = ("coefficient", "low", "high", "others", "excess", "cosine")
+            _add(table, _block(row), *(_number(row[key], ".3f") for key in keys))
+        yield table
+
+
 def inference_tables(result: Result) -> Iterator[Table]:
     """Quality and cost of every variant."""
     trained = result["rows"][0]

@@ -9,7 +9,7 @@ from kutta.analysis.subject import Subject
 from kutta.config import ModelConfig
 from kutta.errors import InputError
 from kutta.model import TextModel
-from kutta.model.build import build_model
+from kutta.model.build import build_model, own_tableau
 from kutta.model.weights import fill, own_tensors
 from kutta.ode import Solver, make_solver
 from kutta.ode.error import Substeps
@@ -23,6 +23,10 @@ def not_an_ode(config: ModelConfig) -> str | None:
         return "a post-norm layer is LN(y + F(y)), which is no step of an ODE"
     if config.replicate == "release":
         return "replicate = 'release' makes F the layer's whole output, y included"
+    methods, own = (config.solver, config.decoder_solver), own_tableau(config)
+    several = any(make_solver(method, tableau=own).evaluations > 1 for method in methods)
+    if config.stage_parameters == "separate" and several:
+        return "stage_parameters = 'separate' gives every stage of a block an F of its own"
     return None
 
 
@@ -68,8 +72,10 @@ def _unfilled(subject: Subject, stack: str, method: str) -> TextModel:
     if stack == "decoder" and not subject.config.language_model:
         names = ("decoder_solver", "decoder_gamma")
     changed: dict[str, Any] = dict(zip(names, (method, "tableau"), strict=True))
-    # Layers are dropped in training only; some methods refuse to be trained so.
-    config = subject.config.model.model_copy(update=changed | {"layer_drop": 0.0})
+    # Layers are dropped in training only; some methods refuse to be trained so. A block has one F
+    # (see not_an_ode), which is evaluated at every stage of the other method.
+    changed |= {"layer_drop": 0.0, "stage_parameters": "shared"}
+    config = subject.config.model.model_copy(update=changed)
     sizes = len(subject.tokenizers.source), len(subject.tokenizers.target)
     model = build_model(config, *sizes, subject.tokenizers.shared)
     trained = own_tensors(subject.model)

@@ -15,7 +15,9 @@ def analyze(
     run: Run,
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="truncation, blocks, gradients, inference", show_default="all of them"),
+        typer.Argument(
+            help="truncation, blocks, gradients, embedding, inference", show_default="all of them"
+        ),
     ] = None,
     sentences: Annotated[int, typer.Option(help="how many to look at")] = 64,
     test: Annotated[
@@ -39,8 +41,9 @@ def analyze(
     """Measure what the blocks of a trained model do, on real sentences.
 
     truncation: how far each block's step is from the solution of its own ODE. blocks: lengths,
-    directions, learned coefficients. gradients: norms by block and by step. inference: the same
-    weights under other methods and step sizes. Each writes JSON, PNG and SVG.
+    directions, learned coefficients. gradients: norms by block and by step. embedding: how much
+    of the input token is left after each block. inference: the same weights under other methods
+    and step sizes. Each writes JSON, PNG and SVG.
     """
     from kutta.analysis.analyze import Request, analyze
 

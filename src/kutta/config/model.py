@@ -68,6 +68,10 @@ class ModelConfig(Section):
     share_layers: bool = Field(
         default=False, description="one set of parameters for all layers (Universal Transformer)"
     )
+    stage_parameters: Literal["shared", "separate"] = Field(
+        default="shared",
+        description="one set of parameters for all stages of a block, or each its own",
+    )
     layer_drop: float = Field(
         default=0.0, ge=0.0, lt=1.0, description="skip whole layers at random in training"
     )
@@ -156,6 +160,11 @@ class ModelConfig(Section):
             f"replicate = 'release' needs Runge-Kutta methods, and {others} is none; take rk2",
         )
         yield release and post, "replicate = 'release' needs norm = 'pre'"
+        yield (
+            release and self.stage_parameters == "separate",
+            "replicate = 'release' takes a whole layer as its stage, always the same: set "
+            "stage_parameters = 'shared'",
+        )
         yield (
             post and (names != {"euler"} or gammas != {"tableau"}),
             "norm = 'post' is not a step of an ODE: set solver and decoder_solver to 'euler', and "

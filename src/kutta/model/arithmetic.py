@@ -37,7 +37,7 @@ def cost_of(model: TextModel) -> Cost:
     encoder = [stack for stack in stacks if stack is not model.decoder]
     solvers = [layer.solvers for stack in stacks for layer in stack.each_layer()]
     projected = sum(
-        _products(layer.cross.attention.kv)
+        _products(layer.cross.attention.kv) * len(layer.sublayers("cross"))
         for layer in model.decoder.each_layer()
         if layer.cross is not None
     )

@@ -53,6 +53,7 @@ def _shape(config: ModelConfig, layers: int, **different: Any) -> StackShape:
         "norm": config.norm,
         "init": config.init,
         "share_layers": config.share_layers,
+        "stage_parameters": config.stage_parameters,
         "layer_drop": config.layer_drop,
         "clip": config.relative_positions,
         "dropout": config.dropout,

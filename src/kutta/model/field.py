@@ -7,11 +7,13 @@ and dropout inside, so that every stage of a method norms its own argument and r
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from torch import Tensor, nn
 
 from kutta.model.attention import CrossAttention, KeyValues, SelfAttention
 from kutta.model.dropout import Dropout, ReluDropout
+from kutta.model.shape import StackShape
 
 NORM_EPS = 1e-5
 
@@ -41,6 +43,11 @@ class SelfAttentionField(nn.Module):
         self.attention = SelfAttention(d_model, heads, clip, attention_dropout)
         self.dropout = Dropout(dropout)
 
+    @classmethod
+    def of(cls, shape: StackShape) -> Self:
+        sizes = shape.d_model, shape.heads, shape.clip
+        return cls(*sizes, shape.dropout, shape.attention_dropout)
+
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
         return self.inner(self.norm(y), context, cache)
@@ -58,6 +65,10 @@ class CrossAttentionField(nn.Module):
         self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
         self.attention = CrossAttention(d_model, heads, attention_dropout)
         self.dropout = Dropout(dropout)
+
+    @classmethod
+    def of(cls, shape: StackShape) -> Self:
+        return cls(shape.d_model, shape.heads, shape.dropout, shape.attention_dropout)
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
@@ -80,6 +91,10 @@ class FeedForwardField(nn.Module):
         self.relu_dropout = ReluDropout(relu_dropout)
         self.dropout = Dropout(dropout)
 
+    @classmethod
+    def of(cls, shape: StackShape) -> Self:
+        return cls(shape.d_model, shape.ffn, shape.dropout, shape.relu_dropout)
+
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
         return self.inner(self.norm(y), context, cache)
@@ -90,6 +105,12 @@ class FeedForwardField(nn.Module):
 
 
 Sublayer = SelfAttentionField | CrossAttentionField | FeedForwardField
+SUBLAYERS: dict[str, type[Sublayer]] = {  # by the names in Block.parts
+    "ffn_before": FeedForwardField,
+    "san": SelfAttentionField,
+    "cross": CrossAttentionField,
+    "ffn": FeedForwardField,
+}
 Part = Callable[[Tensor, Context, KeyValues | None], Tensor]  # a Sublayer, or its `inner`
 
 

@@ -55,6 +55,7 @@ class StackShape:
     norm: str = "pre"
     init: str = "xavier"
     share_layers: bool = False
+    stage_parameters: str = "shared"
     layer_drop: float = 0.0
 
 
@@ -105,6 +106,10 @@ def _mistakes(shape: StackShape) -> Iterator[tuple[bool, str]]:
     yield (
         whole_layers and shape.layer_drop > 0,
         f"{who} looks back over every layer, so layer_drop must be 0, not {shape.layer_drop}.",
+    )
+    yield (
+        release and shape.stage_parameters != "shared",
+        f"{who} takes a whole layer as its stage, so stage_parameters must be shared.",
     )
     yield (
         bool(shape.d_model % shape.heads),

@@ -1,9 +1,9 @@
 """Integrating y over depth: layers, their blocks, and a method for each block."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import repeat
+from itertools import cycle, repeat
 from typing import Any, cast
 
 import torch
@@ -15,9 +15,11 @@ from kutta.model.attention import KeyValues
 from kutta.model.dense import Dense
 from kutta.model.field import (
     NORM_EPS,
+    SUBLAYERS,
     Context,
     CrossAttentionField,
     FeedForwardField,
+    Part,
     SelfAttentionField,
     Sublayer,
     compose,
@@ -31,27 +33,30 @@ __all__ = ["PLACEMENTS", "Layer", "LayerState", "Stack", "StackShape"]
 
 @dataclass
 class LayerState:
-    """What decoding keeps of a layer: the projected memory, and a cache for each evaluation of F.
+    """What decoding keeps of a layer: projected memories, and a cache for each evaluation of F.
 
     A method of s stages evaluates self-attention s times per position, each time on other
-    states, so it needs s caches.
+    states, so it needs s caches. The memory is projected by each cross-attention that there is.
     """
 
-    memory: KeyValues | None
+    memories: list[KeyValues | None]
     caches: list[KeyValues] = field(default_factory=list[KeyValues])
 
     def select(self, rows: Tensor, same_sentences: bool) -> None:
         """Keep or reorder rows; the memory stays as it is where rows keep their sentence."""
         for cache in self.caches:
             cache.select(rows)
-        if self.memory is not None and not same_sentences:
-            self.memory.select(rows)
+        for memory in self.memories:
+            if memory is not None and not same_sentences:
+                memory.select(rows)
 
 
 class Layer(nn.Module):
     """One Transformer layer: its sublayers, and the solvers of the blocks they form.
 
     Parameters are named by sublayer, not by block, so weights fit every method and placement.
+    Where stages have parameters of their own, those here are for the first evaluation of F in a
+    block, and `stages` has the sublayers of the second ("2") and of later ones.
     With `recompute` the backward pass computes the layer again, stage by stage and with the same
     dropout, so that nothing but y is kept of it. `compiled` stands for `integrate` in training.
     """
@@ -62,16 +67,16 @@ class Layer(nn.Module):
 
     def __init__(self, shape: StackShape, index: int) -> None:
         super().__init__()
-        d, heads, drop, att = shape.d_model, shape.heads, shape.dropout, shape.attention_dropout
         self.blocks = blocks_of(shape)
         two_ffns = any("ffn_before" in block.parts for block in self.blocks)
-        feed_forward = (d, shape.ffn, drop, shape.relu_dropout)
-        self.ffn_before = FeedForwardField(*feed_forward) if two_ffns else None
-        self.san = SelfAttentionField(d, heads, shape.clip, drop, att)
-        self.cross = CrossAttentionField(d, heads, drop, att) if shape.cross else None
-        self.ffn = FeedForwardField(*feed_forward)
+        self.ffn_before = FeedForwardField.of(shape) if two_ffns else None
+        self.san = SelfAttentionField.of(shape)
+        self.cross = CrossAttentionField.of(shape) if shape.cross else None
+        self.ffn = FeedForwardField.of(shape)
         self.post_norm = shape.norm == "post"
         self.solvers = nn.ModuleList(_solver(shape, block, index) for block in self.blocks)
+        self.stages = nn.ModuleDict(self._later_stages(shape))
+        self.sets = 1 + len(self.stages)  # of parameters
 
     def forward(
         self,
@@ -101,11 +106,11 @@ class Layer(nn.Module):
         state: LayerState | None,
     ) -> tuple[Tensor, History]:
         """All blocks of this layer, one after the other; shapes as in `forward`."""
-        projected = state.memory if state else self._projected(memory)
-        context = replace(context, memory=projected)
+        memories = state.memories if state else self._projected(memory)
+        contexts = [replace(context, memory=projected) for projected in memories]
         caches = repeat(None) if state is None else iter(state.caches)
         for block, solver in self.steps():
-            y, history = solver.step(self.field(block, context, caches), y, history)
+            y, history = solver.step(self.field(block, contexts, caches), y, history)
             if self.post_norm:
                 y = self.part(block.parts[-1]).norm(y)
         return y, history
@@ -127,19 +132,30 @@ class Layer(nn.Module):
             assert isinstance(solver, Solver)
             yield block, solver
 
-    def part(self, name: str) -> Sublayer:
-        """A sublayer by its name in Block.parts."""
-        return cast(Sublayer, getattr(self, name))
+    def part(self, name: str, evaluation: int = 1) -> Sublayer:
+        """A sublayer by its name in Block.parts, with the parameters of an evaluation of F."""
+        home = self if evaluation == 1 else self.stages[str(evaluation)]
+        return cast(Sublayer, getattr(home, name))
+
+    def sublayers(self, name: str) -> list[Sublayer]:
+        """A sublayer by its name: one for all evaluations of F, or one for each."""
+        several = any(name in block.parts for block in self.blocks if block.chosen)
+        return [self.part(name, n) for n in range(1, (self.sets if several else 1) + 1)]
 
     def field(
-        self, block: Block, context: Context, caches: Iterator[KeyValues | None]
+        self, block: Block, contexts: Sequence[Context], caches: Iterator[KeyValues | None]
     ) -> Callable[[Tensor], Tensor]:
-        """F of one block; the i-th evaluation of self-attention takes the i-th cache."""
-        sublayers = [self.part(name) for name in block.parts]
-        parts = [part.inner for part in sublayers] if self.post_norm else sublayers
+        """F of one block; its i-th evaluation takes the i-th parameters and the i-th cache.
+
+        Where all evaluations have the same parameters, there is one set of them and one context.
+        After the last evaluation of a step the first one follows, so F may be stepped again.
+        """
+        evaluations = range(1, (self.sets if block.chosen else 1) + 1)
+        turns = cycle([(self._parts(block, n), contexts[n - 1]) for n in evaluations])
         attends = "san" in block.parts
 
         def F(y: Tensor) -> Tensor:
+            parts, context = next(turns)
             increment = compose(parts, y, context, next(caches) if attends else None)
             if block.h != 1.0:
                 increment = block.h * increment
@@ -147,10 +163,29 @@ class Layer(nn.Module):
 
         return F
 
-    def _projected(self, memory: Tensor | None) -> KeyValues | None:
+    def _parts(self, block: Block, evaluation: int) -> Sequence[Part]:
+        """The sublayers of a block, in order; post-norm layers norm their sums and not these."""
+        parts = [self.part(name, evaluation) for name in block.parts]
+        return [part.inner for part in parts] if self.post_norm else parts
+
+    def _projected(self, memory: Tensor | None) -> list[KeyValues | None]:
+        """The memory (S, B, d) as each set of parameters sees it; None where it does not."""
         if self.cross is None or memory is None:
-            return None
-        return self.cross.attention.keys_values(memory)
+            return [None] * self.sets
+        crosses = [cast(CrossAttentionField, cross) for cross in self.sublayers("cross")]
+        seen = [cross.attention.keys_values(memory) for cross in crosses]
+        return [*seen, *[None] * (self.sets - len(seen))]
+
+    def _later_stages(self, shape: StackShape) -> dict[str, nn.ModuleDict]:
+        """Sublayers of their own for all evaluations of F but the first, if it is so chosen."""
+        if shape.stage_parameters == "shared":
+            return {}
+        chosen = [(block, solver) for block, solver in self.steps() if block.chosen]
+        names = [name for block, _ in chosen for name in block.parts]
+        return {
+            str(number): nn.ModuleDict({name: SUBLAYERS[name].of(shape) for name in names})
+            for number in range(2, max(solver.evaluations for _, solver in chosen) + 1)
+        }
 
 
 def _drawing_again(generator: torch.Generator) -> AbstractContextManager[None]:
@@ -236,6 +271,7 @@ class Stack(nn.Module):
             if shape.share_layers:
                 for name in (name for block in layer.blocks for name in block.parts):
                     setattr(layer, name, layers[0].part(name))
+                layer.stages = layers[0].stages
             if shape.share_gamma and shape.gamma != "tableau":
                 layer.solvers = nn.ModuleList(
                     chosen[0] if block.chosen else solver for block, solver in layer.steps()

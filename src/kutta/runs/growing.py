@@ -11,7 +11,7 @@ from kutta.runs.run import WEIGHTS, Run
 _KEPT = (
     *("data.source", "data.target", "data.tokenizer", "data.vocab_size", "data.vocabulary"),
     *("data.shared_vocab", "model.d_model", "model.ffn", "model.heads"),
-    *("model.relative_positions", "model.tie_embeddings"),
+    *("model.relative_positions", "model.tie_embeddings", "model.stage_parameters"),
 )
 
 

@@ -66,7 +66,9 @@ def depth(config: Config) -> str:
 
 # Settings of the model that are named with the method wherever they are not the usual ones.
 _PLAIN = ("euler", "tableau")
-_UNUSUAL = ("replicate", "norm", "init", "share_gamma", "share_layers", "layer_drop")
+_UNUSUAL = (
+    *("replicate", "norm", "init", "share_gamma", "share_layers", "stage_parameters", "layer_drop"),
+)
 
 
 def method_of(model: ModelConfig) -> str:
