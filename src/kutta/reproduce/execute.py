@@ -22,9 +22,9 @@ except ImportError:  # Windows
 from rich.console import Console
 
 from kutta.config import Config
+from kutta.demo.grammar import write_corpus
 from kutta.errors import InputError
 from kutta.files import atomic_path, remove
-from kutta.grammar import write_corpus
 from kutta.reproduce.perform import Result, perform
 from kutta.reproduce.plan import Plan, Run
 from kutta.training.folder import is_prepared, open_run, prepare_run
