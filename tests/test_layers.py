@@ -17,7 +17,7 @@ LAYERS = (
     ("errors", "files", "mistakes", "settings", "config", "ode"),
     ("model", "data", "corpora"),
     ("training", "translate", "metrics"),
-    ("analysis", "reproduce", "server", "commands", "demo", "cli"),
+    ("analysis", "reproduce", "server", "commands", "demo", "plotting", "cli"),
 )
 CONTENT = {"corpora"}  # beside the straight line: how public corpora are fetched
 LAYER = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
