@@ -15,14 +15,12 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # it, never a later one.
 LAYERS = (
     ("errors", "files", "config", "ode"),
-    ("model", "data", "grammar", "corpora"),
+    ("model", "data", "corpora"),
     ("runs", "metrics"),
     ("training", "translate"),
-    ("analysis", "reproduce", "server", "commands", "demo", "cli"),
+    ("analysis", "reproduce", "server", "commands", "demo", "plotting", "cli"),
 )
-# Beside the straight line: the built-in corpus (words and rules of two languages), and how public
-# corpora are fetched.
-CONTENT = {"grammar", "corpora"}
+CONTENT = {"corpora"}  # beside the straight line: how public corpora are fetched
 LAYER = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
 STRANGERS = {("model", "data"), ("data", "model")}  # they meet at a Batch only
 FRONT_DOORS = {"__init__", "__main__"}  # these show the house to users, so they see every room

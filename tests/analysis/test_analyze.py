@@ -2,14 +2,16 @@
 
 import io
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 from rich.console import Console
 
+from kutta.analysis import analyze as analyze_module
 from kutta.analysis import figures, tables
 from kutta.analysis.analyze import ANALYSES, Request, analyze
 from kutta.analysis.blocks import measure_blocks
@@ -59,9 +61,9 @@ def test_other_kinds_of_models_are_drawn_too(
     for analysis in ANALYSES.values():
         result = analysis.measure(subject, no_track)
         assert [table.row_count for table in analysis.tabulate(result)]
-        figure = analysis.draw(result)
+        figure = Figure()
+        analysis.draw(figure, result)
         assert len(figure.axes) >= len(stacks_of(subject.model))
-        pyplot.close(figure)
 
 
 def test_text_of_a_test_set(toy_run: Path) -> None:
@@ -120,7 +122,7 @@ def test_a_run_that_is_not_trained_yet(make_run: MakeRun) -> None:
 def test_what_is_no_ode_is_left_out_or_refused(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "save_figure", lambda *_: [])
+    monkeypatch.setattr(analyze_module, "new_figure", lambda *_: nullcontext(Figure()))
     run = make_run(solver="euler", norm="post")
     shown = io.StringIO()
     made = analyze(Request(run, sentences=1), Console(file=shown))
@@ -135,9 +137,10 @@ def test_what_is_no_ode_is_left_out_or_refused(
 def test_post_norm_blocks_cover_no_time(make_subject: MakeSubject) -> None:
     result = measure_blocks(make_subject(sentences=1, solver="euler", norm="post"), no_track)
     assert {row["time"] for row in result["rows"]} == {None}
-    (figure, table, *_) = figures.draw_blocks(result), *tables.blocks_tables(result)
+    table, *_ = tables.blocks_tables(result)
+    figure = Figure()
+    figures.draw_blocks(figure, result)
     figure.canvas.draw()
-    pyplot.close(figure)
     assert set(table.columns[1].cells) == {"-"}
 
 
@@ -152,7 +155,7 @@ def test_a_checkpoint_is_told_of_in_its_run(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old checkpoints are thrown away, and all that is in them."""
-    monkeypatch.setattr(figures, "save_figure", lambda *_: [])
+    monkeypatch.setattr(analyze_module, "new_figure", lambda *_: nullcontext(Figure()))
     run = make_run()
     step = run / "checkpoints" / "step-8"
     step.mkdir(parents=True)
@@ -246,6 +249,6 @@ def test_numbers_that_are_not_finite_are_told_and_drawn(make_subject: MakeSubjec
         for table in ANALYSES[name].tabulate(result):
             console.print(table)
         assert "-" in console.file.getvalue().split()  # type: ignore[attr-defined]
-        figure = ANALYSES[name].draw(result)
+        figure = Figure()
+        ANALYSES[name].draw(figure, result)
         figure.canvas.draw()
-        pyplot.close(figure)

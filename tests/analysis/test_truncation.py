@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from kutta.analysis import truncation
@@ -94,7 +94,7 @@ def test_a_block_without_a_fine_solution_is_told_not_hidden(
     console = Console(file=io.StringIO(), width=120)
     console.print(*truncation_tables(result))
     assert "not solved" in console.file.getvalue()  # type: ignore[attr-defined]
-    pyplot.close(draw_truncation(result))
+    draw_truncation(Figure(), result)
 
 
 def test_the_model_itself_stays_as_it_was(make_subject: MakeSubject) -> None:

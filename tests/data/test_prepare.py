@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from multiprocessing.context import SpawnProcess
 
 import numpy as np
 import pytest
@@ -377,27 +378,24 @@ def test_a_worker_that_is_killed_is_told_and_leaves_nothing_half_written(
 ):
     write_many(corpus, 200)
     given_ones = run_tokenizers(corpus, tmp_path)
-    started = []
+    started, start = [], SpawnProcess.start
 
-    class Watched(workers._Worker):
-        def __init__(self, make):
-            super().__init__(make)
-            started.append(self._process)
+    def start_and_kill(process):
+        start(process)
+        started.append(process)
+        if len(started) == 2:
+            started[0].kill()
 
-        def ask(self, piece):
-            super().ask(piece)
-            if getattr(piece, "first", 0) > 100:
-                started[0].kill()
-
-    monkeypatch.setattr(workers, "_Worker", Watched)
-    with pytest.raises(InputError, match=r"worker process .* ended .*SIGKILL.* run the same"):
+    monkeypatch.setattr(SpawnProcess, "start", start_and_kill)
+    with pytest.raises(InputError, match=r"worker process .* ended .* run the same"):
         run(corpus, tmp_path / "out", tokenizers=given_ones, processes=2)
     assert list((tmp_path / "out").iterdir()) == []
-    assert [process.returncode is not None for process in started] == [True, True]
+    assert [process.exitcode is not None for process in started] == [True, True]
 
 
 def test_ctrl_c_ends_all_processes_and_keeps_what_was_there(corpus, tmp_path):
-    """The script has no guard around its main part: workers do not run it again."""
+    """The script has no guard around its main part: workers do not run it again. The signal goes
+    to all processes, as a terminal sends it; the parent alone speaks of it."""
     write_many(corpus, 2_000)
     script = tmp_path / "script.py"
     script.write_text(
@@ -417,13 +415,16 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_was_there(corpus, tmp_path):
         "    print('done', flush=True)\n"
     )
     with subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     ) as process:
         assert [process.stdout.readline() for _ in range(3)] == [b"begun\n", b"done\n", b"done\n"]
         workers_seen = set()
         while not workers_seen:
             workers_seen = set(children(process.pid))
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=20)
     assert errors.count(b"Traceback") == 1
     assert errors.rstrip().endswith(b"KeyboardInterrupt")

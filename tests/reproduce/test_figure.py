@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kutta import plotting
+from kutta.plotting import COLOURS
 from kutta.reproduce.figure import draw
 from kutta.reproduce.plan import Plan
 from kutta.reproduce.results import Results
-from kutta.reproduce.style import COLOURS
 
 PlanOf = Callable[..., Plan]
 Pretended = Callable[[Plan, dict[str, float]], Results]
@@ -19,9 +20,7 @@ SCORES = {"residual-one-s1": 10.0, "rk2-one-s1": 12.25, "residual-two-s1": 11.0,
 @pytest.fixture(autouse=True)
 def readable_svg(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text in the SVG as text, not as outlines."""
-    from kutta.reproduce import figure
-
-    monkeypatch.setitem(figure.STYLE, "svg.fonttype", "none")
+    monkeypatch.setitem(plotting.STYLE, "svg.fonttype", "none")
 
 
 def words(plan: Plan, results: Results) -> list[str]:

@@ -25,6 +25,7 @@ from kutta.data.batches import Batch
 from kutta.errors import InputError
 from kutta.files import write_json
 from kutta.ode import METHODS
+from kutta.plotting import Figure, new_figure
 from kutta.runs import Run
 
 Result = dict[str, Any]
@@ -35,7 +36,7 @@ class Analysis:
     """How to measure, draw and tabulate; `of_ode` needs blocks that are steps of an ODE."""
 
     measure: Callable[[Subject, Track], Result]
-    draw: Callable[[Result], Any]
+    draw: Callable[[Figure, Result], None]
     tabulate: Callable[[Result], Iterator[Table]]
     of_ode: bool = False
 
@@ -93,7 +94,9 @@ def analyze(request: Request, console: Console) -> dict[str, Result]:
             measure = partial(measure_inference, methods=methods, bleu=bleu)
         result = cast(Result, _finite(measure(subject, track)))
         write_json(out / f"{name}.json", result)
-        pictures = figures.save_figure(analysis.draw, result, out / name)
+        pictures = [out / f"{name}.{kind}" for kind in ("png", "svg")]
+        with new_figure(*pictures) as figure:
+            analysis.draw(figure, result)
         for table in analysis.tabulate(result):
             tables.show(table, console)
         written = ", ".join(path.name for path in (out / f"{name}.json", *pictures))

@@ -33,7 +33,7 @@ def demo(
 
     Takes at most five minutes on two cores. Running it again goes on where it stopped.
     """
-    from kutta.demo import run_demo
+    from kutta.demo.demo import run_demo
 
     run_demo(folder, solver, seed, overwrite, Console())
 

@@ -1,28 +1,25 @@
-"""Work spread over processes: results in the order of the pieces, few pieces under way."""
+"""Tasks spread over processes: results in the order of the tasks, few of them under way."""
 
 import os
-import pickle
 import signal
-import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
-from itertools import islice
-from typing import IO, Any, Generic, Self, TypeVar, cast
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import chain, islice
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from types import ModuleType
+from typing import Any, TypeVar
 
 from kutta.errors import InputError
 
-Piece = TypeVar("Piece")
+Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-FEW = 16  # pieces done before a process is started: a small corpus ends without any
-
-# Not multiprocessing: its children import the script of their parent anew, and torch with it.
-# -P: no folder is put before the path that the worker gets from its parent.
-# Pickles go through the pipes of a process and its own child only; none comes from a file.
-_COMMAND = (sys.executable, "-P", "-c", "from kutta.data.workers import serve; serve()")
-_GONE = (EOFError, pickle.UnpicklingError, OSError)  # how the end of the other side shows
+FEW = 16  # tasks done before a process is started: a small corpus ends without any
 
 
 def cores() -> int:
@@ -31,117 +28,102 @@ def cores() -> int:
 
 
 def in_order(
-    make: Callable[[], Callable[[Piece], Result]], pieces: Iterable[Piece], processes: int
+    make: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], processes: int
 ) -> Iterator[Result]:
-    """`make()(piece)` of every piece, in order: the same whatever the number of processes.
+    """`make()(task)` of every task, in order: the same whatever the number of processes.
 
-    Every worker makes the function for itself, so that it may remember what it has seen, and has
-    one piece at a time, so that memory stays flat. An InputError comes out where it would have
-    come out of one process.
+    Every process makes the function for itself, so that it may remember what it has seen. Few
+    tasks wait, so that memory stays flat. An InputError comes out where it would have come out
+    of one process.
     """
     failures: list[InputError] = []
 
-    def readable() -> Iterator[Piece]:
+    def readable() -> Iterator[Task]:
         try:
-            yield from pieces
-        except InputError as error:  # told after the results of the pieces before it
+            yield from tasks
+        except InputError as error:  # told after the results of the tasks before it
             failures.append(error)
 
     stream = readable()
     yield from map(make(), islice(stream, FEW if processes > 1 else None))
-    with ExitStack() as started:
-        busy: deque[_Worker[Piece, Result]] = deque()
-        for piece in stream:
-            if len(busy) < processes:
-                worker = started.enter_context(_Worker(make))
-                worker.ask(piece)
-                busy.append(worker)
-            else:
-                worker = busy.popleft()
-                result = worker.answer()
-                worker.ask(piece)
-                busy.append(worker)
-                yield result
-        for worker in busy:
-            yield worker.answer()
+    for first in stream:  # once at most: the executor takes the others
+        yield from _in_processes(make, chain([first], stream), processes)
     if failures:
         raise failures[0]
 
 
-def serve() -> None:
-    """The life of a worker: make the function, then answer until nobody asks any more."""
-    questions, answers = sys.stdin.buffer, sys.stdout.buffer
+def _in_processes(
+    make: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], processes: int
+) -> Iterator[Result]:
     try:
-        function = pickle.load(questions)()
-        while True:
-            piece = pickle.load(questions)
-            try:
-                result = function(piece)
-            except InputError as error:
-                result = error
-            _send(result, answers)
-    except _GONE:
-        os._exit(0)  # at once: nothing is left to say, and nobody to say it to
+        executor = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (make,))
+    except OSError as error:
+        raise _not_started(error) from error
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for task in tasks:
+            if len(waiting) > processes:  # one more than can be worked on: no process is idle
+                yield waiting.popleft().result()
+            with _apart():
+                waiting.append(executor.submit(_work, task))
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise InputError(
+            "A worker process that prepares text ended before its work was done, perhaps for lack "
+            "of memory; free some memory and run the same command again."
+        ) from error
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
-class _Worker(Generic[Piece, Result]):
-    """A process that answers one piece after the other. It reads all of one before it answers, so
-    that neither side waits for the other in vain."""
-
-    def __init__(self, make: Callable[[], Callable[[Piece], Result]]) -> None:
-        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        try:
-            self._process = subprocess.Popen(
-                _COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | {"PYTHONPATH": path},
-                process_group=0,  # Ctrl-C is for the parent; a worker ends when its questions do
-            )
-        except OSError as error:
-            raise InputError(
-                f"Cannot start a process to prepare text: {error.strerror or error}; free some "
-                "memory or raise the limit of processes, and run the same command again."
-            ) from error
-        self._questions = cast(IO[bytes], self._process.stdin)
-        self._answers = cast(IO[bytes], self._process.stdout)
-        self.ask(make)
-
-    def ask(self, piece: Any) -> None:
-        try:
-            _send(piece, self._questions)
-        except OSError as error:
-            raise self._lost() from error
-
-    def answer(self) -> Result:
-        try:
-            result = pickle.load(self._answers)
-        except _GONE as error:
-            raise self._lost() from error
-        if isinstance(result, InputError):
-            raise result
-        return result
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        with suppress(OSError), self._process:  # closes the pipes and waits
-            pass
-
-    def _lost(self) -> InputError:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        self._process.kill()  # it may live, having said what was no answer
-        code = self._process.wait()
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return InputError(
-            f"A worker process that prepares text has ended before its work ({how}), perhaps for "
-            "lack of memory; free some memory and run the same command again."
-        )
+def _not_started(error: OSError) -> InputError:
+    return InputError(
+        f"Cannot start a process to prepare text: {error.strerror or error}; free some memory or "
+        "raise the limit of processes, and run the same command again."
+    )
 
 
-def _send(value: Any, pipe: IO[bytes]) -> None:
-    pickle.dump(value, pipe, protocol=5)
-    pipe.flush()
+@contextmanager
+def _apart() -> Generator[None]:
+    """Processes started here are workers and nothing else.
+
+    They do not import the script of the parent (which would need `if __name__ == "__main__"`, and
+    may load torch), nor modules from the current folder, and they leave Ctrl-C to the parent.
+    """
+    main, safe_path = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    sys.modules["__main__"] = ModuleType("__main__")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    except OSError as error:
+        raise _not_started(error) from error
+    finally:
+        if safe_path is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = safe_path
+        sys.modules["__main__"] = main
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+_function: Callable[[Any], Any]  # of a worker process
+
+
+def _begin(make: Callable[[], Callable[[Any], Any]]) -> None:
+    global _function
+    _function = make()
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _work(task: Any) -> Any:
+    return _function(task)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot tell its processes to end."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

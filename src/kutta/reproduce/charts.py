@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from kutta.plotting import GREY, Axes, Figure, colour_of, legend, marker_of
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan
 from kutta.reproduce.results import Cell, Cells, run_cells
-from kutta.reproduce.style import GREY, Axes, colour_of, legend, marker_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ def _sides(plan: Plan, cells: Cells) -> list[Side]:
     return sides
 
 
-def bars(figure: Any, plan: Plan, results: Mapping[str, Result]) -> None:
+def bars(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
     """A bar for each row, a line of panels for each column, ours beside the paper's."""
     experiment, cells = plan.experiment, run_cells(plan, results)
     sides = _sides(plan, cells)
@@ -75,13 +74,13 @@ def _bar_panel(axes: Axes, plan: Plan, column: list[Cell], side: Side) -> None:
     axes.locator_params(axis="x", nbins=6)
 
 
-def lines(figure: Any, plan: Plan, results: Mapping[str, Result]) -> None:
+def lines(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
     """A line for each row against the place of the columns on the x axis."""
     columns = plan.experiment.columns
     _line_panels(figure, plan, results, lambda c: columns[c.column].at_scale(plan.scale_name))
 
 
-def against_parameters(figure: Any, plan: Plan, results: Mapping[str, Result]) -> None:
+def against_parameters(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
     """A line for each row against the parameters: ours are counted, the paper's as printed."""
     _line_panels(
         figure, plan, results, lambda c: c.parameters / 1e6 if c.parameters is not None else None
@@ -92,7 +91,7 @@ Point = tuple[float, float, float]  # x, mean, deviation
 
 
 def _line_panels(
-    figure: Any,
+    figure: Figure,
     plan: Plan,
     results: Mapping[str, Result],
     ours_at: Callable[[Cell], float | None],
@@ -126,6 +125,6 @@ def _line(axes: Axes, points: list[Point], look: int, label: str, shift: float) 
         xs, ys, spread = zip(*points, strict=True)
         xs = [x + shift for x in xs]
         colour = colour_of(look)
-        axes.plot(xs, ys, color=colour, marker=marker_of(look), lw=1.4, ms=4.5, label=label)
+        axes.plot(xs, ys, color=colour, marker=marker_of(look), label=label)
         if any(spread):
             axes.errorbar(xs, ys, yerr=spread, fmt="none", ecolor=colour, capsize=2, lw=1)

@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
+from kutta.plotting import Axes, Figure, colour_of, legend, plain_numbers
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan
-from kutta.reproduce.style import Axes, colour_of, legend
 from kutta.runs import Run
 
 Points = dict[float, list[float]]  # x -> the value of each seed
 
 
-def curves(figure: Any, plan: Plan, results: Mapping[str, Result]) -> None:
+def curves(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
     """Perplexity by epoch, training and validation, a panel for each column."""
     panels = _panels(figure, plan)
     for axes, key in zip(panels, plan.experiment.columns, strict=True):
@@ -22,15 +21,15 @@ def curves(figure: Any, plan: Plan, results: Mapping[str, Result]) -> None:
                 points = _logged(plan, results, row, key, kind, "perplexity", by_epoch=True)
                 _curve(axes, points, colour_of(number), line, f"{name}, {_KIND_NAMES[kind]}")
         axes.set(xlabel="epoch", ylabel="perplexity", yscale="log")
-        _plain_ticks(axes)
         _fit_to_late(axes)
+        plain_numbers(axes.yaxis)
     legend(panels[-1])
 
 
 _KIND_NAMES = {"train": "training", "valid": "validation"}
 
 
-def gradients(figure: Any, plan: Plan, results: Mapping[str, Result]) -> None:
+def gradients(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
     """The norm of the gradient by step, a panel for each column."""
     panels = _panels(figure, plan)
     for axes, key in zip(panels, plan.experiment.columns, strict=True):
@@ -39,11 +38,11 @@ def gradients(figure: Any, plan: Plan, results: Mapping[str, Result]) -> None:
             points = _logged(plan, results, row, key, "train", "grad_norm", by_epoch=False)
             _curve(axes, points, colour_of(number), "-", name)
         axes.set(xlabel="step", ylabel="norm of the gradient", yscale="log")
-        _plain_ticks(axes)
+        plain_numbers(axes.yaxis)
     legend(panels[-1])
 
 
-def _panels(figure: Any, plan: Plan) -> Sequence[Axes]:
+def _panels(figure: Figure, plan: Plan) -> Sequence[Axes]:
     columns = plan.experiment.columns
     figure.set_size_inches(max(3.6 * len(columns), 5.2), 3.4)
     panels: Sequence[Axes] = figure.subplots(1, len(columns), squeeze=False)[0]
@@ -79,7 +78,7 @@ def _curve(axes: Axes, points: Points, colour: str, line: str, label: str) -> No
     xs = sorted(points)
     if not xs:
         return
-    axes.plot(xs, [fmean(points[x]) for x in xs], line, color=colour, lw=1.3, label=label)
+    axes.plot(xs, [fmean(points[x]) for x in xs], line, color=colour, label=label)
     if max(map(len, points.values())) > 1:
         low, high = [min(points[x]) for x in xs], [max(points[x]) for x in xs]
         axes.fill_between(xs, low, high, color=colour, alpha=0.15, lw=0)
@@ -93,12 +92,3 @@ def _fit_to_late(axes: Axes) -> None:
         late += values[len(values) // 10 :]
     if late:
         axes.set_ylim(min(late) * 0.93, max(late) * 1.05)
-
-
-def _plain_ticks(axes: Axes) -> None:
-    """Numbers as people write them on a log axis: 5, 10, 20; not 10 to a power."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_locator(NullLocator())

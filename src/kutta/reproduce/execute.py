@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from kutta.config import Config
+from kutta.demo.grammar import write_corpus
 from kutta.errors import InputError
 from kutta.files import link_or_copy, locked_folder
-from kutta.grammar import write_corpus
 from kutta.reproduce.perform import Result, perform
 from kutta.reproduce.plan import Plan, PlannedRun
 from kutta.runs import open_run, prepare_run

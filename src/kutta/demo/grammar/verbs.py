@@ -3,14 +3,14 @@
 A verb row reads: English forms | German forms | who does it | frame and what it is done to.
 English: base [past participle], or only the base when regular. German: infinitive ('·' after a
 separable prefix), er-form, participle, 'sein' when the perfect takes it. The frame names the
-complements, see kutta.grammar.frames.
+complements, see kutta.demo.grammar.frames.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kutta.grammar.lexicon import nouns_of
-from kutta.grammar.morphology import (
+from kutta.demo.grammar.lexicon import nouns_of
+from kutta.demo.grammar.morphology import (
     ACC,
     DAT,
     FourForms,

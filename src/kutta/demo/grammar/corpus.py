@@ -12,10 +12,9 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from kutta.files import write_text
-from kutta.grammar.lexicon import NAMES
-from kutta.grammar.phrases import pick
-from kutta.grammar.sentences import (
+from kutta.demo.grammar.lexicon import NAMES
+from kutta.demo.grammar.phrases import pick
+from kutta.demo.grammar.sentences import (
     Pair,
     attempt,
     command,
@@ -31,6 +30,7 @@ from kutta.grammar.sentences import (
     wh_question,
     yes_no_question,
 )
+from kutta.files import write_text
 
 SHORTEST, LONGEST = 4, 14  # words of an English sentence
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kutta.grammar import verbs
-from kutta.grammar.corpus import PRODUCTIONS, Pair, generate, write_corpus
-from kutta.grammar.morphology import HABEN, SEIN
+from kutta.demo.grammar import verbs
+from kutta.demo.grammar.corpus import PRODUCTIONS, Pair, generate, write_corpus
+from kutta.demo.grammar.morphology import HABEN, SEIN
 
 SAMPLES = generate(2_000, seed=2024)
 

@@ -7,7 +7,7 @@ and groups are what verbs and prepositions choose their nouns by.
 
 from typing import NamedTuple
 
-from kutta.grammar.morphology import Adjective, Noun, adjective, compound, listed, noun
+from kutta.demo.grammar.morphology import Adjective, Noun, adjective, compound, listed, noun
 
 NOUN_TABLE = {
     "person": """

@@ -3,7 +3,7 @@
 from random import Random
 from typing import NamedTuple
 
-from kutta.grammar.clauses import (
+from kutta.demo.grammar.clauses import (
     Clause,
     english_question,
     english_statement,
@@ -13,13 +13,13 @@ from kutta.grammar.clauses import (
     german_statement,
     german_subordinate,
 )
-from kutta.grammar.frames import in_field
-from kutta.grammar.gaps import OBJECT_VERBS, RELATIVES, draw_question, related
-from kutta.grammar.lexicon import nouns_of
-from kutta.grammar.morphology import ACC, DAT, ER, NOM, Noun, prepositional
-from kutta.grammar.phrases import YOU, noun_phrase, pick
-from kutta.grammar.places import Words
-from kutta.grammar.predication import (
+from kutta.demo.grammar.frames import in_field
+from kutta.demo.grammar.gaps import OBJECT_VERBS, RELATIVES, draw_question, related
+from kutta.demo.grammar.lexicon import nouns_of
+from kutta.demo.grammar.morphology import ACC, DAT, ER, NOM, Noun, prepositional
+from kutta.demo.grammar.phrases import YOU, noun_phrase, pick
+from kutta.demo.grammar.places import Words
+from kutta.demo.grammar.predication import (
     ANY,
     PRESENT,
     Plans,
@@ -27,7 +27,7 @@ from kutta.grammar.predication import (
     draw_subject,
     draw_weather,
 )
-from kutta.grammar.verbs import (
+from kutta.demo.grammar.verbs import (
     ASKING,
     ATTEMPTING,
     KNOW,

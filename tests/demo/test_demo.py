@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kutta import demo
 from kutta.config import Config
+from kutta.demo import demo
 
 
 def test_the_demo_shows_samples_scores_a_picture_and_what_to_do_next(

@@ -2,12 +2,12 @@
 
 from random import Random
 
-from kutta.grammar.adverbials import ADVERBIALS, CAUSES, NEVER, Adverbial
-from kutta.grammar.clauses import Clause, Predicate
-from kutta.grammar.frames import FRAMES, PEOPLE_KINDS, describable
-from kutta.grammar.morphology import NOM, Noun, listed
-from kutta.grammar.phrases import IT, Phrase, noun_phrase, person, pick, pronoun_subject
-from kutta.grammar.verbs import BE, CAN, MODALS, VERBS, WEATHER, WILL, Modal, Verb
+from kutta.demo.grammar.adverbials import ADVERBIALS, CAUSES, NEVER, Adverbial
+from kutta.demo.grammar.clauses import Clause, Predicate
+from kutta.demo.grammar.frames import FRAMES, PEOPLE_KINDS, describable
+from kutta.demo.grammar.morphology import NOM, Noun, listed
+from kutta.demo.grammar.phrases import IT, Phrase, noun_phrase, person, pick, pronoun_subject
+from kutta.demo.grammar.verbs import BE, CAN, MODALS, VERBS, WEATHER, WILL, Modal, Verb
 
 # A plan is a tense, or a modal with the infinitive.
 Plans = tuple[str, ...]

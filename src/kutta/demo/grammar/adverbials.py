@@ -5,8 +5,8 @@ Each goes with certain tenses only, so that English and German agree on the tens
 
 from typing import NamedTuple
 
-from kutta.grammar.lexicon import ADJECTIVES_OF, nouns_of
-from kutta.grammar.morphology import (
+from kutta.demo.grammar.lexicon import ADJECTIVES_OF, nouns_of
+from kutta.demo.grammar.morphology import (
     DAT,
     DEFINITE,
     GEN,

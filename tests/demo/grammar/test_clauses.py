@@ -1,8 +1,8 @@
 """Word order of the built-in corpus: verb second, verb last, negation; checked by hand."""
 
-from kutta.grammar import determiners as det
-from kutta.grammar import verbs
-from kutta.grammar.clauses import (
+from kutta.demo.grammar import determiners as det
+from kutta.demo.grammar import verbs
+from kutta.demo.grammar.clauses import (
     Clause,
     Predicate,
     english_question,
@@ -13,9 +13,9 @@ from kutta.grammar.clauses import (
     german_statement,
     german_subordinate,
 )
-from kutta.grammar.lexicon import NOUNS
-from kutta.grammar.morphology import ER, ICH, NOM
-from kutta.grammar.phrases import YOU, Phrase, determined
+from kutta.demo.grammar.lexicon import NOUNS
+from kutta.demo.grammar.morphology import ER, ICH, NOM
+from kutta.demo.grammar.phrases import YOU, Phrase, determined
 
 
 def verb(english: str) -> verbs.Verb:

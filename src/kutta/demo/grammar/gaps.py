@@ -5,15 +5,15 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from kutta.grammar.clauses import Clause, Predicate, english_statement, german_subordinate
-from kutta.grammar.determiners import BAGS, HOW_MANY, WHICH, WHOSE, Determiner
-from kutta.grammar.frames import PEOPLE_KINDS
-from kutta.grammar.lexicon import COMPOUNDS, NOUNS, nouns_of
-from kutta.grammar.morphology import ACC, DAT, NOM, RELATIVE, Noun
-from kutta.grammar.phrases import WHO, Phrase, adjectives, determined, pick, same_thing
-from kutta.grammar.places import Words
-from kutta.grammar.predication import PRESENT, Plans, draw_clause, draw_subject
-from kutta.grammar.verbs import BE, PEOPLE, VERBS, Verb
+from kutta.demo.grammar.clauses import Clause, Predicate, english_statement, german_subordinate
+from kutta.demo.grammar.determiners import BAGS, HOW_MANY, WHICH, WHOSE, Determiner
+from kutta.demo.grammar.frames import PEOPLE_KINDS
+from kutta.demo.grammar.lexicon import COMPOUNDS, NOUNS, nouns_of
+from kutta.demo.grammar.morphology import ACC, DAT, NOM, RELATIVE, Noun
+from kutta.demo.grammar.phrases import WHO, Phrase, adjectives, determined, pick, same_thing
+from kutta.demo.grammar.places import Words
+from kutta.demo.grammar.predication import PRESENT, Plans, draw_clause, draw_subject
+from kutta.demo.grammar.verbs import BE, PEOPLE, VERBS, Verb
 
 TENSES: Plans = (*PRESENT, "perfect", "past", "will", "modal")
 # Where there is no adverbial, English cannot always tell present from past: 'they read'.

@@ -7,9 +7,9 @@ tells them apart by the verb, or by 'in' and 'into'.
 from random import Random
 from typing import NamedTuple
 
-from kutta.grammar.lexicon import CITIES, nouns_of
-from kutta.grammar.morphology import ACC, DAT, Noun, prepositional
-from kutta.grammar.phrases import noun_phrase, pick
+from kutta.demo.grammar.lexicon import CITIES, nouns_of
+from kutta.demo.grammar.morphology import ACC, DAT, Noun, prepositional
+from kutta.demo.grammar.phrases import noun_phrase, pick
 
 
 class Words(NamedTuple):

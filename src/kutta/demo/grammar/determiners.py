@@ -5,8 +5,8 @@ BAGS says which determiner a noun may take, by its kind and by its role in the s
 
 from dataclasses import dataclass
 
-from kutta.grammar.lexicon import NAMES, NOUN_TABLE
-from kutta.grammar.morphology import (
+from kutta.demo.grammar.lexicon import NAMES, NOUN_TABLE
+from kutta.demo.grammar.morphology import (
     DEFINITE,
     DER_ENDINGS,
     EIN_ENDINGS,

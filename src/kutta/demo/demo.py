@@ -9,7 +9,7 @@ from rich.table import Table
 from kutta.analysis.curves import plot_training
 from kutta.config import Config
 from kutta.data.corpus import read_pairs
-from kutta.grammar import write_corpus
+from kutta.demo.grammar import write_corpus
 from kutta.ode import TABLEAUX
 from kutta.runs import Run
 from kutta.training.run import train

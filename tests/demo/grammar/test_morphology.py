@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from kutta.grammar import determiners as det
-from kutta.grammar import verbs
-from kutta.grammar.lexicon import ADJECTIVES, COMPOUNDS, NOUNS
-from kutta.grammar.morphology import (
+from kutta.demo.grammar import determiners as det
+from kutta.demo.grammar import verbs
+from kutta.demo.grammar.lexicon import ADJECTIVES, COMPOUNDS, NOUNS
+from kutta.demo.grammar.morphology import (
     ACC,
     DAT,
     GEN,
@@ -17,7 +17,7 @@ from kutta.grammar.morphology import (
     german_number,
     prepositional,
 )
-from kutta.grammar.phrases import determined
+from kutta.demo.grammar.phrases import determined
 
 CASES = (NOM, ACC, DAT, GEN)
 

@@ -6,9 +6,9 @@ FRAMES maps the frame of a verb to the function that draws its complements.
 from collections.abc import Callable
 from random import Random
 
-from kutta.grammar.clauses import Predicate, words
-from kutta.grammar.lexicon import ADJECTIVES_OF, NOUN_TABLE, nouns_of
-from kutta.grammar.morphology import (
+from kutta.demo.grammar.clauses import Predicate, words
+from kutta.demo.grammar.lexicon import ADJECTIVES_OF, NOUN_TABLE, nouns_of
+from kutta.demo.grammar.morphology import (
     ACC,
     DAT,
     NOM,
@@ -17,7 +17,7 @@ from kutta.grammar.morphology import (
     german_number,
     prepositional,
 )
-from kutta.grammar.phrases import (
+from kutta.demo.grammar.phrases import (
     PRONOUNS,
     Phrase,
     noun_phrase,
@@ -26,7 +26,7 @@ from kutta.grammar.phrases import (
     pronoun_object,
     same_thing,
 )
-from kutta.grammar.places import (
+from kutta.demo.grammar.places import (
     FROM_CITY,
     IN_CITY,
     TO_CITY,
@@ -45,7 +45,7 @@ from kutta.grammar.places import (
     onto,
     towards,
 )
-from kutta.grammar.verbs import PEOPLE, Verb
+from kutta.demo.grammar.verbs import PEOPLE, Verb
 
 PEOPLE_KINDS = ("person", "youth", "parent", "family", "relation")
 ANIMAL_KINDS = ("animal", "wild")

@@ -6,10 +6,10 @@ end; in subordinate clauses all of it goes to the end. English needs 'do' where 
 
 from typing import NamedTuple
 
-from kutta.grammar.adverbials import Adverbial
-from kutta.grammar.morphology import FourForms
-from kutta.grammar.phrases import Phrase
-from kutta.grammar.verbs import BE, Modal, Verb
+from kutta.demo.grammar.adverbials import Adverbial
+from kutta.demo.grammar.morphology import FourForms
+from kutta.demo.grammar.phrases import Phrase
+from kutta.demo.grammar.verbs import BE, Modal, Verb
 
 AM: FourForms = ("am", "are", "is", "are")
 WAS: FourForms = ("was", "were", "was", "were")

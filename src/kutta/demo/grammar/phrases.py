@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from kutta.grammar.determiners import BAGS, OWNED_KINDS, THE, Determiner
-from kutta.grammar.lexicon import ADJECTIVES_OF, COMPOUNDS, NAMES, nouns_of
-from kutta.grammar.morphology import (
+from kutta.demo.grammar.determiners import BAGS, OWNED_KINDS, THE, Determiner
+from kutta.demo.grammar.lexicon import ADJECTIVES_OF, COMPOUNDS, NAMES, nouns_of
+from kutta.demo.grammar.morphology import (
     ACC,
     DU,
     ER,

@@ -1,0 +1,1 @@
+"""What `kutta demo` runs: a corpus from a built-in grammar, and a small model trained on it."""
