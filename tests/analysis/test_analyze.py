@@ -119,18 +119,26 @@ def test_a_run_that_is_not_trained_yet(make_run: MakeRun) -> None:
         analyze(Request(run), QUIET)
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"solver": "euler", "norm": "post"}, "no step of an ODE"),
+        ({"solver": "rk2", "stage_parameters": "separate"}, "an F of its own"),
+    ],
+    ids=["post-norm", "separate stages"],
+)
 def test_what_is_no_ode_is_left_out_or_refused(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], reason: str
 ) -> None:
-    monkeypatch.setattr(analyze_module, "new_figure", lambda *_: nullcontext(Figure()))
-    run = make_run(solver="euler", norm="post")
+    monkeypatch.setattr(figures, "save_figure", lambda *_: [])
+    run = make_run(**settings)
     shown = io.StringIO()
     made = analyze(Request(run, sentences=1), Console(file=shown))
     assert list(made) == ["blocks", "gradients", "embedding"]
     assert "left out: truncation, inference" in shown.getvalue()
-    with pytest.raises(InputError, match="no step of an ODE"):
+    with pytest.raises(InputError, match=f"{reason}; ask for blocks, gradients or embedding"):
         analyze(Request(run, ["truncation"]), QUIET)
-    with pytest.raises(InputError, match=r"'inference' needs .* no step of an ODE"):
+    with pytest.raises(InputError, match=f"'inference' needs .* {reason}"):
         analyze(Request(run, methods=["rk4"]), QUIET)
 
 

@@ -33,9 +33,10 @@ def test_lengths_and_directions_of_a_block(make_subject: MakeSubject) -> None:
     assert row["time"] == pytest.approx(float(gamma.sum()))
 
 
-def test_the_step_is_the_weighted_sum_of_the_stages(make_subject: MakeSubject) -> None:
+@pytest.mark.parametrize("stages", ["shared", "separate"])
+def test_the_step_is_the_weighted_sum_of_the_stages(make_subject: MakeSubject, stages: str) -> None:
     """|step|^2 = sum of g_i g_j F_i.F_j, which lengths and cosines give for two stages."""
-    subject = make_subject(sentences=1, solver="rk2", gamma="ema")
+    subject = make_subject(sentences=1, solver="rk2", gamma="ema", stage_parameters=stages)
     for row in measure_blocks(subject, no_track)["rows"][:2]:
         (a, b), (one, two) = row["coefficients"]["gamma"], row["stages"]
         together = 2 * a * b * one * two * row["cosine_to_first"][1]
@@ -71,8 +72,12 @@ def test_admin_omegas_are_told_by_their_mean(make_subject: MakeSubject) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"solver": "rk2", "gamma": "learned"}, {"source": "", "encoder_layers": 0}],
-    ids=["translation", "language model"],
+    [
+        {"solver": "rk2", "gamma": "learned"},
+        {"source": "", "encoder_layers": 0},
+        {"solver": "rk2", "decoder_solver": "rk4", "stage_parameters": "separate"},
+    ],
+    ids=["translation", "language model", "separate stages"],
 )
 def test_the_blocks_share_the_gradient_of_the_model(
     make_subject: MakeSubject, settings: dict[str, Any]

@@ -186,8 +186,12 @@ def test_others_are_the_tokens_of_the_text_that_differ(make_subject: MakeSubject
 def test_each_stack_is_held_against_its_own_input(make_subject: MakeSubject) -> None:
     """Before the first block a state is e + p; the position is small beside e."""
     subject = make_subject(sentences=2, decoder_solver="rk2")
+    target = subject.model.target_embedding
+    source = Embedding(*target.tokens.weight.shape, subject.model.pad, 0.0)
+    subject.model.source_embedding = source  # one of its own
     with torch.no_grad():
-        subject.model.target_embedding.tokens.weight.mul_(100)
+        for embedding in (source, target):
+            embedding.tokens.weight.mul_(100)
     rows = measure_embedding(subject, no_track)["rows"]
     tokens = subject.facts()
     for stack, side in (("encoder", "source_tokens"), ("decoder", "target_tokens")):

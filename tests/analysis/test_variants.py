@@ -1,6 +1,5 @@
 """The same weights under another method, against identities that hold exactly."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from kutta.config import ModelConfig
 from kutta.errors import InputError
 from kutta.model import TextModel
 from kutta.ode import METHODS
-from tests.analysis.conftest import MakeSubject
+from tests.analysis.conftest import MakeSubject, with_config
 
 
 def hidden(subject: Subject, model: TextModel) -> Tensor:
@@ -105,5 +104,5 @@ def test_separate_stages_that_are_one_stage_run_with_any_method(make_subject: Ma
     separate = make_subject(solver="euler", stage_parameters="separate")
     answer = hidden(separate, with_method(separate, "encoder", "rk4"))
     plain = separate.config.model.model_copy(update={"stage_parameters": "shared"})
-    shared = replace(separate, config=separate.config.model_copy(update={"model": plain}))
+    shared = with_config(separate, model=plain)
     assert torch.equal(answer, hidden(shared, with_method(shared, "encoder", "rk4")))
