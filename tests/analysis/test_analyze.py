@@ -130,7 +130,7 @@ def test_a_run_that_is_not_trained_yet(make_run: MakeRun) -> None:
 def test_what_is_no_ode_is_left_out_or_refused(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], reason: str
 ) -> None:
-    monkeypatch.setattr(figures, "save_figure", lambda *_: [])
+    monkeypatch.setattr(analyze_module, "new_figure", lambda *_: nullcontext(Figure()))
     run = make_run(**settings)
     shown = io.StringIO()
     made = analyze(Request(run, sentences=1), Console(file=shown))
