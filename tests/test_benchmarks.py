@@ -143,15 +143,14 @@ def test_the_config_of_kutta_is_one_that_kutta_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [TINY, BASE], ids=lambda size: size.name)
 def test_the_usual_way_of_kutta_is_what_it_chooses_by_itself(tmp_path: Path, size: Size) -> None:
     from kutta.config import Config
-    from kutta.runs import resolve
-    from kutta.training.lanes import lane_count
+    from kutta.runs.division import Machine, divide
 
     usual, path = kutta.TOOLKIT.usual[size.name], tmp_path / "config.toml"
     text = kutta.config_of(Case(size, "euler", usual), tmp_path, tmp_path / "run")
     path.write_text(text, encoding="utf-8")
     config = Config.load(path, ["train.pieces=0", "train.lanes=0"])
-    settings = resolve(config, torch.device("cpu")).train
-    assert (settings.pieces, lane_count(settings, threads=2)) == (usual.pieces, usual.lanes)
+    division = divide(config, torch.device("cpu"), Machine(cores=2, threads=2))
+    assert (division.pieces, division.lanes) == (usual.pieces, usual.lanes)
 
 
 # --- a training that takes turns

@@ -6,3 +6,5 @@ class InputError(Exception):
 
     The command line prints the sentence and exits with code 2; a notebook shows it as it is.
     """
+
+    rank: int = 0  # of several processes, the one that alone knows of it

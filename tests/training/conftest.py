@@ -9,11 +9,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from kutta.config import Config
+from kutta.config import Config, TrainConfig
 from kutta.config.mistakes import apply_override
 from kutta.data.batches import BatchStream
 from kutta.model.build import build_model
 from kutta.runs import open_run, prepare_run
+from kutta.runs.division import Machine, divide
 from kutta.training.loop import Trainer, make_trainer
 
 NOUNS = ("dog", "cat", "house", "tree", "child", "boat", "river")
@@ -100,6 +101,14 @@ class Bench:
     stream: BatchStream
 
 
+HERE = Machine(cores=1, threads=1)
+
+
+def _uncut(settings: TrainConfig) -> TrainConfig:
+    """Batches in one piece, unless pieces are asked for."""
+    return settings.model_copy(update={"pieces": settings.pieces or 1})
+
+
 @pytest.fixture
 def assemble() -> Callable[[Config], Bench]:
     """Prepare the data of a config and make a new trainer and a new stream for it."""
@@ -111,12 +120,14 @@ def assemble() -> Callable[[Config], Bench]:
         rate = config.data.bpe_dropout
         resample = tokenizers.dropout(rate) if rate else None
         store = opened.train_store()
-        settings = config.train
+        settings, device = config.train, torch.device("cpu")
+        division = divide(config.model_copy(update={"train": _uncut(settings)}), device, HERE)
         stream = BatchStream(store, settings.micro_tokens, settings.seed, resample=resample)
         torch.manual_seed(settings.seed)
         sizes = len(tokenizers.source), len(tokenizers.target)
         model = build_model(config.model, *sizes, tokenizers.shared)
-        return Bench(config, run, make_trainer(model, settings, torch.device("cpu")), stream)
+        trainer = make_trainer(model, settings, device, lanes=division.lanes)
+        return Bench(config, run, trainer, stream)
 
     return make
 

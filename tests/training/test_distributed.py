@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import traceback
@@ -35,10 +36,10 @@ from kutta.model.weights import read_origin, read_shapes, write_tensors
 from kutta.ode import METHODS
 from kutta.runs.checkpoints import list_checkpoints, prune
 from kutta.training.checkpoint import Progress, resume, save_checkpoint
-from kutta.training.loop import fit, make_trainer, rehearse
+from kutta.training.loop import fit, make_trainer, try_largest_batch
 from kutta.training.objective import token_loss
-from kutta.training.shards import read_shards, whole_tensors
-from kutta.training.team import ALONE, MEETING, Team, meet
+from kutta.training.parallel.group import SINGLE, ProcessGroup, join
+from kutta.training.parallel.shards import read_shards, whole_tensors
 
 Configure = Callable[..., Config]
 Assemble = Callable[[Config], Any]
@@ -54,14 +55,14 @@ class Job:
     begin: str = ""  # a checkpoint to go on from
 
 
-def perform(job: Job, team: Team) -> dict[str, Any]:
+def perform(job: Job, group: ProcessGroup) -> dict[str, Any]:
     """Train as `kutta train` does, without validation; what this process saw of it."""
     config = Config.load(job.config)
     run = Path(job.config).parent
-    if job.begin and team.leads:
+    if job.begin and group.is_main:
         begin = Path(job.begin)
         shutil.copytree(begin, run / "checkpoints" / begin.name)
-    team.wait()
+    group.barrier()
     tokenizers = Tokenizers.load(run)
     store = Store.open(run / "store" / "train.arrow")
     stream = BatchStream(store, config.train.micro_tokens, config.train.seed)
@@ -69,9 +70,9 @@ def perform(job: Job, team: Team) -> dict[str, Any]:
     sizes = len(tokenizers.source), len(tokenizers.target)
     model = build_model(config.model, *sizes, tokenizers.shared)
     count = sum(p.numel() for p in model.parameters())
-    trainer = make_trainer(model, config.train, torch.device("cpu"), team)
+    trainer = make_trainer(model, config.train, torch.device("cpu"), group)
     progress = resume(run, trainer) or Progress()
-    rehearse(trainer, stream, config.train)
+    try_largest_batch(trainer, stream, config.train)
     take, taken = stream.take, list[int]()
 
     def noted(number: int) -> Any:
@@ -84,8 +85,8 @@ def perform(job: Job, team: Team) -> dict[str, Any]:
         steps.append((step.loss, step.grad_norm, step.skipped))
         if step.number in job.save:
             save_checkpoint(run, trainer, progress)
-    weights = whole_tensors(model, keep=team.leads)
-    if team.leads:
+    weights = whole_tensors(model, keep=group.is_main)
+    if group.is_main:
         write_tensors(weights, run / "end.safetensors")
     held = sum(p.to_local().numel() for p in model.parameters() if hasattr(p, "to_local"))
     return {
@@ -131,11 +132,22 @@ def main(folder: Path) -> None:
     """Fork the processes of each launch: they need not start one by one."""
     torch.set_num_threads(1)
     for number, (world, jobs) in enumerate(json.loads((folder / "launches.json").read_text())):
-        os.environ |= {MEETING: (folder / f"meeting-{number}").as_uri(), "WORLD_SIZE": str(world)}
-        team = [fork(rank, jobs, folder / f"{number}-{rank}") for rank in range(world)]
-        codes = [os.waitpid(process, 0)[1] for process in team]
+        os.environ |= {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
+            "WORLD_SIZE": str(world),
+            "GLOO_SOCKET_IFNAME": "lo",
+        }
+        group = [fork(rank, jobs, folder / f"{number}-{rank}") for rank in range(world)]
+        codes = [os.waitpid(process, 0)[1] for process in group]
         if any(codes):
             sys.exit(f"launch {number} failed")
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def fork(rank: int, jobs: list[dict[str, Any]], out: Path) -> int:
@@ -143,8 +155,8 @@ def fork(rank: int, jobs: list[dict[str, Any]], out: Path) -> int:
         return process
     os.environ["RANK"] = str(rank)
     try:
-        with meet(torch.device("cpu")) as team:
-            results = [perform(Job(**job), team) for job in jobs]
+        with join(torch.device("cpu")) as group:
+            results = [perform(Job(**job), group) for job in jobs]
         out.write_text(json.dumps(results))
     except BaseException:
         traceback.print_exc()
@@ -240,7 +252,7 @@ def bench(empty_bench: Bench, configure: Configure, assemble: Assemble) -> Bench
         run = bench.folder / f"three-{way}"
         return job("accumulate-4", way, run, "train.accumulate=6", begin=begin)
 
-    bench.alone.update({k: perform(job(k, "alone", bench.run(k, "alone")), ALONE) for k in KINDS})
+    bench.alone.update({k: perform(job(k, "alone", bench.run(k, "alone")), SINGLE) for k in KINDS})
     spread = [way for way in RESUMED if way[1] != "alone"]
     jobs = [job(*way, bench.run(*way)) for way in WAYS] + [resuming(*way) for way in spread]
     third = [by_three(way) for way in BY_THREE]
@@ -249,9 +261,9 @@ def bench(empty_bench: Bench, configure: Configure, assemble: Assemble) -> Bench
     for way, each in zip(spread, seen[len(WAYS) :], strict=False):
         bench.resumed[way] = each[0]
     bench.by_three.update(zip(BY_THREE, seen[len(jobs) :], strict=True))
-    bench.by_three["alone"] = [perform(by_three("alone"), ALONE)]
+    bench.by_three["alone"] = [perform(by_three("alone"), SINGLE)]
     for saved in SAVED:
-        bench.resumed[saved, "alone"] = perform(resuming(saved, "alone"), ALONE)
+        bench.resumed[saved, "alone"] = perform(resuming(saved, "alone"), SINGLE)
     return bench
 
 
@@ -311,7 +323,7 @@ def assert_close(one: Path, other: Path, tolerance: float) -> None:
 @given(first=st.integers(0, 10**6), count=st.integers(1, 40), world=st.integers(1, 9))
 def test_numbers_are_shared_out_without_rest(first: int, count: int, world: int) -> None:
     numbers = range(first, first + count)
-    shares = [Team(rank, world).share(numbers) for rank in range(world)]
+    shares = [ProcessGroup(rank, world).share(numbers) for rank in range(world)]
     assert sorted(n for share in shares for n in share) == list(numbers)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
@@ -339,32 +351,6 @@ def test_every_parameter_gets_a_gradient(method: str) -> None:
         assert [n for n, p in model.named_parameters() if p.grad is None] == [], (gamma, field)
         tried += 1
     assert tried
-
-
-@pytest.mark.parametrize(
-    ("settings", "world", "advice"),
-    [
-        ((), 2, r"start at most 1, or begin a run with train\.pieces = 2\."),
-        (("train.accumulate=2",), 3, r"start at most 2, or begin a run with train\.pieces = 3\."),
-        (("train.accumulate=2",), 4, r"start at most 2, or begin a run with train\.pieces = 2\."),
-    ],
-)
-def test_fewer_batches_than_processes_are_refused(
-    configure: Configure, assemble: Assemble, settings: tuple[str, ...], world: int, advice: str
-) -> None:
-    config = configure(*settings)
-    model = assemble(config).trainer.model
-    with pytest.raises(InputError, match=rf"cannot be shared by {world} processes; {advice}"):
-        make_trainer(model, config.train, torch.device("cpu"), Team(0, world))
-
-
-def test_parameters_that_are_split_need_the_same_number_of_batches_everywhere(
-    configure: Configure, assemble: Assemble
-) -> None:
-    config = configure("train.accumulate=3", "train.shard=true")
-    model = assemble(config).trainer.model
-    with pytest.raises(InputError, match=r"start a divisor of it, or begin .* train\.pieces = 2"):
-        make_trainer(model, config.train, torch.device("cpu"), Team(0, 2))
 
 
 # ---- saved by some, resumed by others -------------------------------------------------------
@@ -473,10 +459,10 @@ def test_a_part_from_the_middle_is_missed(bench: Bench, tmp_path: Path) -> None:
         part = np.arange(offset, offset + 2, dtype=np.float32)
         save_file({"x": part}, folder / f"shard-{number}.safetensors", about)
     layout = {"x": torch.zeros(6)}
-    assert read_shards(folder, layout, ALONE)["x"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert read_shards(folder, layout, SINGLE)["x"].tolist() == [0, 1, 2, 3, 4, 5]
     (folder / "shard-2.safetensors").unlink()
     with pytest.raises(InputError, match="lacks a part of x"):
-        read_shards(folder, layout, ALONE)
+        read_shards(folder, layout, SINGLE)
 
 
 def test_only_the_newest_two_keep_their_shards(

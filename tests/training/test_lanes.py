@@ -14,13 +14,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from kutta.config import Config
 from kutta.errors import InputError
 from kutta.training import loop
-from kutta.training.lanes import Lane, Lanes, lane_count
-from kutta.training.loop import make_trainer, rehearse
+from kutta.training.loop import try_largest_batch
+from kutta.training.parallel.lanes import Lane, Lanes
 from kutta.training.run import train
-from kutta.training.team import Team
 from tests.training.test_loop import Assemble, Configure, same, steps, weights
 
 CPU = torch.device("cpu")
@@ -76,7 +74,7 @@ def test_lanes_train_to_the_last_bit_as_one_after_another(
         settings = ("train.accumulate=5", "model.dropout=0.2", *KINDS[kind])
         bench = assemble(configure(*settings, f"train.lanes={lanes}"))
         assert (bench.trainer.lanes is None) == (lanes == 1)
-        rehearse(bench.trainer, bench.stream, bench.config.train)
+        try_largest_batch(bench.trainer, bench.stream, bench.config.train)
         seen = [(s.loss, s.nll, s.grad_norm, s.tokens) for s in steps(bench, 4)]
         found.append((seen, weights(bench)))
     (seen, plain), *others = found
@@ -208,7 +206,7 @@ def test_too_little_memory_in_a_lane_is_said_as_elsewhere(
     monkeypatch.setattr(loop, "token_loss", too_much)
     told = r"for 2 micro-batches side by side of 160 tokens .* set train\.lanes = 1, or"
     with pytest.raises(InputError, match=told):
-        rehearse(bench.trainer, bench.stream, bench.config.train)
+        try_largest_batch(bench.trainer, bench.stream, bench.config.train)
 
 
 def test_the_largest_batch_is_tried_in_all_lanes_at_once(
@@ -225,45 +223,9 @@ def test_the_largest_batch_is_tried_in_all_lanes_at_once(
         return real(*inputs)
 
     monkeypatch.setattr(loop, "token_loss", counted)
-    rehearse(bench.trainer, bench.stream, bench.config.train)
+    try_largest_batch(bench.trainer, bench.stream, bench.config.train)
     assert most == [2]
     assert all(p.grad is None for p in bench.trainer.model.parameters())
-
-
-@pytest.mark.parametrize(
-    ("threads", "settings", "wanted"),
-    [
-        (1, ("train.accumulate=4",), 1),
-        (2, ("train.accumulate=1",), 1),
-        (2, ("train.accumulate=4",), 2),
-        (2, ("train.accumulate=3",), 1),
-        (8, ("train.accumulate=12",), 4),
-        (8, ("train.accumulate=5",), 1),
-        (8, ("train.accumulate=12", "train.lanes=1"), 1),
-        (16, ("train.accumulate=16", "train.batch_tokens=1024"), 8),
-        (16, ("train.accumulate=16", "train.batch_tokens=4096"), 2),
-        (16, ("train.accumulate=16", "train.batch_tokens=10000"), 1),
-        (1, ("train.accumulate=5", "train.lanes=3"), 3),
-        (2, ("train.accumulate=1", "train.pieces=2"), 2),
-        (16, ("train.accumulate=4", "train.batch_tokens=4096", "train.pieces=4"), 8),
-    ],
-)
-def test_as_many_lanes_as_have_work_for_all_threads(
-    configure: Configure, threads: int, settings: tuple[str, ...], wanted: int
-) -> None:
-    assert lane_count(configure(*settings).train, threads) == wanted
-
-
-def test_lanes_that_cannot_be_are_refused(configure: Configure, assemble: Assemble) -> None:
-    with pytest.raises(InputError, match=r"accumulate x train\.pieces = 1 .* train\.lanes = 2"):
-        assemble(configure("train.lanes=2"))
-    config: Config = configure("train.accumulate=4", "train.lanes=2")
-    model = assemble(configure()).trainer.model
-    compiling = config.train.model_copy(update={"compile": True})
-    with pytest.raises(InputError, match=r"train\.lanes = 2 is for one process on a CPU"):
-        make_trainer(model, compiling, CPU)
-    with pytest.raises(InputError, match=r"train\.lanes = 2 is for one process on a CPU"):
-        loop._lanes(model, config.train, CPU, Team(0, 2))
 
 
 def test_a_run_goes_on_exactly_with_another_number_of_lanes(configure: Configure) -> None:

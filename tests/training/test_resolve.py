@@ -11,7 +11,7 @@ from kutta.config import Config
 from kutta.errors import InputError
 from kutta.files import write_text
 from kutta.runs import Checkpoint, Run, resolve
-from kutta.runs import device as device_module
+from kutta.runs import division as division_module
 from kutta.runs.checkpoints import list_checkpoints
 from kutta.runs.device import mixed_precision
 from kutta.training.run import plan_of, train
@@ -19,35 +19,6 @@ from tests.training.test_loop import Configure
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 BASE, TINY = "model.d_model=512", "model.d_model=128"
-
-
-@pytest.mark.parametrize(
-    ("device", "settings", "wanted"),
-    [
-        (CPU, ("train.batch_tokens=4096", BASE), 8),
-        (CPU, ("train.batch_tokens=4096", TINY), 4),
-        (CPU, ("train.batch_tokens=4096", "model.d_model=1024"), 8),
-        (CPU, ("train.batch_tokens=4096", "model.d_model=8"), 4),
-        (CPU, ("train.batch_tokens=3000", BASE), 4),
-        (CPU, ("train.batch_tokens=1023", BASE), 1),
-        (CPU, ("train.batch_tokens=160", BASE), 1),
-        (CPU, ("train.batch_tokens=4096", BASE, "data.max_length=1023"), 4),
-        (CPU, ("train.batch_tokens=4096", BASE, "data.max_length=1024"), 2),
-        (CPU, ("train.batch_tokens=4096", BASE, "data.max_length=4095"), 1),
-        (CPU, ("train.batch_tokens=4096", BASE, "train.pieces=1"), 1),
-        (CPU, ("train.batch_tokens=4096", BASE, "train.pieces=3"), 3),
-        (CPU, ("train.batch_tokens=4096", BASE, "train.compile=true"), 1),
-        (GPU, ("train.batch_tokens=4096", BASE), 1),
-        (GPU, ("train.batch_tokens=4096", BASE, "train.pieces=2"), 2),
-    ],
-)
-def test_a_cpu_gets_pieces_that_fit_its_cache(
-    configure: Configure, device: torch.device, settings: tuple[str, ...], wanted: int
-) -> None:
-    config = configure(*settings)
-    settings = resolve(config, device).train
-    assert settings.pieces == wanted
-    assert settings.micro_tokens > config.data.max_length
 
 
 def final(run: Path) -> bytes:
@@ -74,10 +45,10 @@ def test_a_run_keeps_its_pieces_where_another_device_would_have_others(
         settings = ("train.batch_tokens=320", f"train.max_steps={steps}", f"run={tmp_path / name}")
         train(configure(*settings), console=silent)
 
-    monkeypatch.setattr(device_module, "piece_count", lambda *_: 4)
+    monkeypatch.setattr(division_module, "_pieces", lambda *_: 4)
     go("whole", 8)
     go("parts", 4)
-    monkeypatch.setattr(device_module, "piece_count", lambda *_: 1)
+    monkeypatch.setattr(division_module, "_pieces", lambda *_: 1)
     go("parts", 8)
     assert final(tmp_path / "parts") == final(tmp_path / "whole")
 
@@ -92,7 +63,7 @@ def test_a_run_of_a_version_without_pieces_goes_on_without_them(
     assert values.pop("pieces") == 1
     state.write_text(json.dumps(values))
     write_text(Path(config.run) / "config.json", config.to_json())  # pieces = 0, undecided
-    monkeypatch.setattr(device_module, "piece_count", lambda *_: 4)
+    monkeypatch.setattr(division_module, "_pieces", lambda *_: 4)
     assert resolve(config, CPU).train.pieces == 1
     for damaged in ("", "[]", "{}", '{"pieces": null}', '{"pieces": "2"}', '{"pieces": 0}'):
         state.write_text(damaged)

@@ -251,11 +251,11 @@ def test_the_card_tells_the_validation_of_the_model_that_was_kept(
     config = configure(*settings, "train.final_model=best")
     silently(config)
     card = (Path(config.run) / "README.md").read_text()
-    assert "| weights | the best checkpoint, step-00000004 |" in card
+    assert "| weights | the best checkpoint, step 4 |" in card
     assert "perplexity 2.72 |" in card  # e, not exp(2.5) of the end
     silently(configure(*settings, "train.final_model=last"))
     card = (Path(config.run) / "README.md").read_text()
-    assert "| weights | the last checkpoint, step-00000008 |" in card
+    assert "| weights | the last checkpoint, step 8 |" in card
     assert "perplexity 12.18 |" in card
 
 

@@ -27,7 +27,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        _fail(str(error), 2)
+        _fail(str(error), 2, error.rank)
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone (e.g. `| head`); nobody is left to be told
         sys.exit(141)
@@ -39,9 +39,9 @@ def _show_warning(message: Warning | str, *_: Any) -> None:
     print(f"kutta: {message}", file=sys.stderr)
 
 
-def _fail(sentence: str, code: int) -> None:
-    # Processes that torchrun starts make the same mistake, so one of each machine says it. Those
-    # that kutta itself starts come after the mistakes of all: what one of them says is its own.
-    if os.environ.get("LOCAL_RANK", "0") == "0" or (code == 2 and "KUTTA_MEETING" in os.environ):
-        print(f"kutta: {sentence}", file=sys.stderr)
+def _fail(sentence: str, code: int, rank: int = 0) -> None:
+    # Ranks that torchrun starts make the same mistake before they join each other: rank 0 of each
+    # machine says it. What a rank finds out later is its own, and said once.
+    if os.environ.get("LOCAL_RANK", "0") == "0" or rank:
+        print(f"kutta{f' (rank {rank})' if rank else ''}: {sentence}", file=sys.stderr)
     sys.exit(code)

@@ -78,13 +78,13 @@ def train(
 
         typer.echo(plan_of(settings))
         return
+    from kutta.training.parallel.group import is_main_process
     from kutta.training.run import train as train_run
-    from kutta.training.team import speaks
 
     outcome = train_run(settings, overwrite)
     if outcome.ended == "interrupted":
         raise typer.Exit(130)
-    if not speaks():
+    if not is_main_process():
         return
     if settings.language_model:
         typer.echo(f"try it:  kutta sample {outcome.run}")

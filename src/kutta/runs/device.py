@@ -1,8 +1,8 @@
 """What the device decides of a run: decided when the run is begun, written into its config.
 
-- `train.pieces`: on a CPU a batch is computed in parts small enough for the cache of a core. A
-  piece is a micro-batch of its own, filled and sorted like any other: less memory, less time, and
-  one for every lane. As it holds whole sentences, an update has slightly fewer tokens than without.
+- `train.pieces`: on a CPU a batch is cut into micro-batches small enough for the cache of a core:
+  less memory, less time, and one for every lane. As each holds whole sentences, an update has
+  slightly fewer tokens than without.
 - `train.precision`: "mixed" is the 16-bit arithmetic that the device has.
 """
 
@@ -13,10 +13,8 @@ import torch
 
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.runs.division import Machine, divide
 from kutta.runs.run import Run
-
-_STATES = 1 << 18  # tokens x d_model of a piece: 1 MiB of fp32 for each tensor of states
-_FEW, _MANY = 512, 1024  # tokens: fewer make products slow, more leave lanes without work
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -37,7 +35,7 @@ def choose_device(name: str | torch.device) -> torch.device:
 def resolve(config: Config, device: torch.device) -> Config:
     """The config with everything decided; a run that has begun keeps what it was begun with."""
     config = as_begun(config)
-    decided: dict[str, Any] = {"pieces": config.train.pieces or piece_count(config, device)}
+    decided: dict[str, Any] = {"pieces": divide(config, device, Machine.here()).pieces}
     if config.train.precision == "mixed":
         decided["precision"] = mixed_precision(device)
     return _with_train(config, decided)
@@ -74,16 +72,6 @@ def _with_train(config: Config, decided: dict[str, Any]) -> Config:
     values = config.model_dump()
     values["train"] |= decided
     return Config.parse(values, where=config.run)
-
-
-def piece_count(config: Config, device: torch.device) -> int:
-    """How many pieces a batch is cut into on this device: a power of two."""
-    settings = config.train
-    if device.type != "cpu" or settings.compile:  # a GPU has room, compiled code has few shapes
-        return 1
-    best = min(max(_FEW, _STATES // config.model.d_model), _MANY)
-    least = max(best, config.data.max_length + 1)
-    return 1 << max(0, (settings.batch_tokens // least).bit_length() - 1)
 
 
 def mixed_precision(device: torch.device) -> str:

@@ -19,10 +19,10 @@ from kutta.errors import InputError
 from kutta.files import atomic_path, write_json
 from kutta.model.weights import fill, own_tensors, read_tensors, write_tensors
 from kutta.runs.checkpoints import Checkpoint, list_checkpoints
-from kutta.training.distributed import is_sharded
 from kutta.training.loop import Trainer
-from kutta.training.shards import cut_like, read_shards, whole_tensors, write_shards
-from kutta.training.team import Lost, Team
+from kutta.training.parallel.distributed import is_sharded
+from kutta.training.parallel.group import LostRank, ProcessGroup
+from kutta.training.parallel.shards import cut_like, read_shards, whole_tensors, write_shards
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -41,18 +41,18 @@ def save_checkpoint(
     run: Path, trainer: Trainer, progress: Progress, scheduled: bool = True
 ) -> Checkpoint:
     """Write the checkpoint of this step in one piece."""
-    checkpoint, team = Checkpoint.at(run, trainer.step), trainer.team
+    checkpoint, group = Checkpoint.at(run, trainer.step), trainer.group
     path, sharded = checkpoint.path, is_sharded(trainer.module)
-    if not (team.leads or sharded):
+    if not (group.is_main or sharded):
         return checkpoint
-    with _one_folder(path, team) if sharded else _folder(path) as folder:
+    with _one_folder(path, group) if sharded else _folder(path) as folder:
         written = Checkpoint(folder)
         if sharded:
-            write_shards(_parts(trainer), written.shards, team)
+            write_shards(_parts(trainer), written.shards, group)
         else:
             write_tensors(_moments(trainer), written.moments)
-        weights = whole_tensors(trainer.model, keep=team.leads)
-        if not team.leads:
+        weights = whole_tensors(trainer.model, keep=group.is_main)
+        if not group.is_main:
             return checkpoint
         write_tensors(weights, written.weights)
         state = {
@@ -78,20 +78,20 @@ def _folder(path: Path) -> Generator[Path]:
 
 
 @contextmanager
-def _one_folder(path: Path, team: Team) -> Generator[Path]:
-    """The same for all processes of a team, on whose machines it may be mounted elsewhere."""
-    if not team.leads:
-        yield path.with_name(team.same(""))
+def _one_folder(path: Path, group: ProcessGroup) -> Generator[Path]:
+    """The same for all processes of a group, on whose machines it may be mounted elsewhere."""
+    if not group.is_main:
+        yield path.with_name(group.broadcast_text(""))
         return
     with _folder(path) as folder:
-        team.same(folder.name)
+        group.broadcast_text(folder.name)
         yield folder
 
 
 def resume(run: Path, trainer: Trainer) -> Progress | None:
     """Bring the trainer to the newest checkpoint; None where there is none."""
     checkpoints = list_checkpoints(run)
-    newest = trainer.team.same(str(checkpoints[-1].step) if checkpoints else "")
+    newest = trainer.group.broadcast_text(str(checkpoints[-1].step) if checkpoints else "")
     if not newest:
         return None
     checkpoint = Checkpoint.at(run, int(newest))
@@ -105,7 +105,7 @@ def resume(run: Path, trainer: Trainer) -> Progress | None:
         if trainer.scale.dynamic and "scale" in state:
             trainer.scale = replace(trainer.scale, **state["scale"])
         return Progress(**state["progress"])
-    except Lost:
+    except LostRank:
         raise  # the leader says what is wrong
     except (OSError, ValueError, KeyError, TypeError, InputError) as error:
         before = checkpoints[-2].path.name if len(checkpoints) > 1 else "the beginning"
@@ -140,7 +140,7 @@ def _read(trainer: Trainer, checkpoint: Checkpoint) -> tuple[Tensors, Tensors]:
     layout = {f"{kind}.{name}": t for kind in ("weight", *_MOMENTS) for name, t in own.items()}
     layout |= {f"step.{name}": torch.zeros(()) for name in own}
     if checkpoint.shards.is_dir():
-        tensors = read_shards(checkpoint.shards, layout, trainer.team)
+        tensors = read_shards(checkpoint.shards, layout, trainer.group)
     else:
         weights = read_tensors(checkpoint.weights)
         tensors = {f"weight.{name}": tensor for name, tensor in weights.items()}

@@ -20,19 +20,19 @@ from kutta.errors import InputError
 from kutta.model import TextModel
 from kutta.model.stack import Layer
 from kutta.training.compilation import compile_layers
-from kutta.training.distributed import (
+from kutta.training.memory import keep_freed_memory, no_more_than_there_is, out_of_memory
+from kutta.training.objective import token_loss
+from kutta.training.parallel.distributed import (
     finish_gradients,
     norm_of,
     parameter_groups,
     spread,
     syncing,
 )
-from kutta.training.lanes import Lane, Lanes, lane_count
-from kutta.training.memory import keep_freed_memory, no_more_than_there_is, out_of_memory
-from kutta.training.objective import token_loss
+from kutta.training.parallel.group import SINGLE, ProcessGroup
+from kutta.training.parallel.lanes import Lane, Lanes
 from kutta.training.precision import LossScale, autocast, set_matrix_products
 from kutta.training.schedule import learning_rate
-from kutta.training.team import ALONE, Team
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Trainer:
     optimizer: torch.optim.Adam
     scale: LossScale
     device: torch.device
-    team: Team
-    module: nn.Module  # the model, or what spreads it over the team
+    group: ProcessGroup
+    module: nn.Module  # the model, or what spreads it over the process group
     lanes: Lanes | None = None
     pieces: int = 1  # of a batch: what `position` counts
     step: int = 0
@@ -81,17 +81,13 @@ class Trainer:
 
 
 def make_trainer(
-    model: TextModel, config: TrainConfig, device: torch.device, team: Team = ALONE
+    model: TextModel,
+    config: TrainConfig,
+    device: torch.device,
+    group: ProcessGroup = SINGLE,
+    lanes: int = 1,
 ) -> Trainer:
-    """A trainer at step 0."""
-    # Split parameters are put together for each batch by all processes at once.
-    batches, world = config.micro_batches, team.world
-    if batches < world or (config.shard and batches % world):
-        raise InputError(
-            f"train.accumulate x train.pieces = {batches} cannot be shared by {world} processes; "
-            f"start {'a divisor of it' if config.shard else f'at most {batches}'}, or begin a run "
-            f"with train.pieces = {world // math.gcd(world, config.accumulate)}."
-        )
+    """A trainer at step 0; more than one lane is for a single process on a CPU."""
     set_matrix_products(config)
     model.to(device)
     if device.type == "cpu":
@@ -101,7 +97,7 @@ def make_trainer(
             layer.recompute = config.recompute
     if config.compile:
         compile_layers(model)
-    module = spread(model, team, device, config.shard)
+    module = spread(model, group, device, config.shard)
     optimizer = torch.optim.Adam(
         parameter_groups(model),
         lr=config.lr,
@@ -109,30 +105,17 @@ def make_trainer(
         eps=config.adam_eps,
         fused=True,
     )
-    lanes = _lanes(model, config, device, team)
+    side_by_side = Lanes(model, lanes, torch.get_num_threads()) if lanes > 1 else None
     scale, pieces = LossScale.of(config), max(1, config.pieces)
-    return Trainer(model, optimizer, scale, device, team, module, lanes, pieces)
+    return Trainer(model, optimizer, scale, device, group, module, side_by_side, pieces)
 
 
-def _lanes(model: TextModel, config: TrainConfig, device: torch.device, team: Team) -> Lanes | None:
-    """Lanes, where this process is to compute several micro-batches at once."""
-    if device.type != "cpu" or team.world > 1 or config.compile:
-        if config.lanes > 1:
-            raise InputError(
-                f"train.lanes = {config.lanes} is for one process on a CPU that does not compile; "
-                "set train.lanes = 0."
-            )
-        return None
-    count = lane_count(config, torch.get_num_threads())
-    return Lanes(model, count, torch.get_num_threads()) if count > 1 else None
-
-
-def rehearse(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
+def try_largest_batch(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
     """Try the largest batch, so that memory runs out in the first second or not at all."""
     trainer.model.train()
     with (
         out_of_memory(config, trainer.device, trainer.at_once, trainer.step > 0),
-        no_more_than_there_is(trainer.device, trainer.team.local_world),
+        no_more_than_there_is(trainer.device, trainer.group.local_world_size),
     ):
         _take_moments(trainer)
         _accumulate(trainer, dict.fromkeys(range(trainer.at_once), stream.largest()), 1.0, config)
@@ -161,21 +144,21 @@ def fit(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Iterator[
 
 def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
     """One optimizer step over some micro-batches; the loss is a mean over all their tokens."""
-    team, optimizer, scale = trainer.team, trainer.optimizer, trainer.scale
+    group, optimizer, scale = trainer.group, trainer.optimizer, trainer.scale
     trainer.model.train()
     rate = learning_rate(trainer.step + 1, config)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+    for parameters in optimizer.param_groups:
+        parameters["lr"] = rate
     last = trainer.position + config.micro_batches
-    mine = team.share(range(trainer.position, last))
+    mine = group.share(range(trainer.position, last))
     batches = {number: stream.take(number) for number in mine}
-    (tokens,) = team.total(sum(batch.tokens for batch in batches.values()))
-    # Gradients are averaged over the team, and to be summed.
-    losses = _accumulate(trainer, batches, scale.value / (tokens / team.world), config)
+    (tokens,) = group.sum(sum(batch.tokens for batch in batches.values()))
+    # Gradients are averaged over the process group, and to be summed.
+    losses = _accumulate(trainer, batches, scale.value / (tokens / group.world_size), config)
     finish_gradients(trainer.module)
     norm = _clip(trainer, config)
     smoothed, nll = (float(sum(numbers)) for numbers in zip(*losses, strict=True))
-    sum_smoothed, sum_nll = team.total(smoothed, nll)
+    sum_smoothed, sum_nll = group.sum(smoothed, nll)
     finite = math.isfinite(sum_smoothed) and math.isfinite(norm)
     if finite:
         optimizer.step()

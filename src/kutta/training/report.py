@@ -157,8 +157,8 @@ class Reporter:
                     self.events.add_scalar(f"{kind}/{name}", value, step)
 
 
-class Bystander:
-    """The reporter of a process that does not lead: it says nothing."""
+class NullReporter:
+    """The reporter of a rank other than 0: it reports nothing."""
 
     def __enter__(self) -> Self:
         return self

@@ -24,49 +24,76 @@ from kutta.runs import (
     prepare_run,
     resolve,
 )
+from kutta.runs.division import Division, Machine, divide, idle_gpus
 from kutta.runs.growing import check_shallow
 from kutta.training.beginning import begin
 from kutta.training.card import direction, method_of
 from kutta.training.checkpoint import Progress, resume
-from kutta.training.crew import crew, crew_size, idle_gpus, threads_of
 from kutta.training.loop import make_trainer
+from kutta.training.parallel.group import (
+    SINGLE,
+    ProcessGroup,
+    is_launched,
+    job,
+    join,
+    restarts,
+)
+from kutta.training.parallel.launch import launch
 from kutta.training.report import last_validation
 from kutta.training.session import Outcome, Session, validation_text
-from kutta.training.team import ALONE, job, launched, meet, restarts
 
-__all__ = ["Outcome", "plan_of", "train"]
+__all__ = ["Outcome", "local_device", "plan_of", "train", "work"]
 
 
 def train(config: Config, overwrite: bool = False, console: Console | None = None) -> Outcome:
-    """Prepare what is missing, train or go on where training stopped, and write the final model.
+    """Prepare what is missing, train or resume, and write the final model.
 
-    Where this process was not launched as one of several, it starts those that share the work.
+    Where no launcher has started this process as one of several, it launches those that share the
+    work.
     """
-    settings, path, console = config.train, Path(config.run), console or Console()
-    device = _device(settings.device)
+    console, path = console or Console(), Path(config.run)
+    device, machine = local_device(config.train.device), Machine.here()
+    if is_launched():
+        return _train_as_rank(config, overwrite, console, device, machine)
+    with locked(path):
+        run = _open(config, overwrite, device, console)
+        division = divide(run.config, device, machine)
+        if idle := idle_gpus(division, run.config, device, machine):
+            console.print(idle, highlight=False, markup=False)
+        if division.processes == 1:
+            return work(run, division, SINGLE, device, console)
+        ended = launch(path, division, console.quiet)
+        return Outcome(path, **ended, validation=last_validation(run))
+
+
+def _train_as_rank(
+    config: Config, overwrite: bool, console: Console, device: torch.device, machine: Machine
+) -> Outcome:
+    """Train as one of the ranks that torchrun has started; rank 0 opens the run."""
+    path = Path(config.run)
+    with ExitStack() as stack:
+        group = stack.enter_context(join(device))
+        if group.is_main:
+            stack.enter_context(locked(path))
+            _open(config, overwrite and not _is_restart(path), device, console)
+        group.barrier()
+        run = Run.load(path)
+        division = divide(run.config, device, machine, group.world_size)
+        own = config.train.threads or machine.threads  # torchrun has said how many
+        return work(run, replace(division, threads=own), group, device, console)
+
+
+def work(
+    run: Run, division: Division, group: ProcessGroup, device: torch.device, console: Console
+) -> Outcome:
+    """Train a prepared run to its end, as one rank of a group."""
+    settings, data = run.config.train, run.config.data
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, torch.get_num_threads())  # as it was, afterwards
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
-        team = stack.enter_context(meet(device)) if launched() else ALONE
-        if team.leads:
-            stack.enter_context(locked(path))
-            _make_ready(config, overwrite and not _is_restart(path), device, console)
-        team.wait()
-        run = Run.load(path)
-        settings = run.config.train
+        torch.set_num_threads(division.threads)
         torch.manual_seed(settings.seed)
         model = run.build_model()
-        workers = crew_size(settings, device)
-        others = None
-        if not launched() and (idle := idle_gpus(settings, device, workers)):
-            console.print(idle, highlight=False, markup=False)
-        if not launched() and workers > 1:
-            threads = threads_of(settings, workers)
-            torch.set_num_threads(threads)
-            others = stack.enter_context(crew(path, workers, threads))
-        dropout = run.config.data.bpe_dropout
-        resample = run.tokenizers.dropout(dropout) if dropout else None
+        resample = run.tokenizers.dropout(data.bpe_dropout) if data.bpe_dropout else None
         stream = BatchStream(
             run.train_store(),
             settings.micro_tokens,
@@ -74,30 +101,26 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
             resample,
             few_shapes=settings.compile,
         )
-        if others is not None:
-            others.arrive()
-            device = _device(settings.device)  # one of several now
-            team = stack.enter_context(meet(device))
-            team.wait()  # as they do, above
-        plain = deepcopy(model) if settings.shard and team.world > 1 and team.leads else None
+        split = settings.shard and group.world_size > 1
+        whole = deepcopy(model) if split and group.is_main else None
         if not run.checkpoints():
             begin(model.to(device), run, stream)
-        trainer = make_trainer(model, settings, device, team)
+        trainer = make_trainer(model, settings, device, group, division.lanes)
         if trainer.lanes:
             stack.callback(trainer.lanes.close)
-        progress = resume(path, trainer) or Progress()
+        progress = resume(run.path, trainer) or Progress()
         if progress.by != settings.best:  # a loss and a BLEU do not compare
             progress = Progress(by=settings.best)
         # Read now: text that has moved away should not end a training at its first validation.
-        pairs = validation_text(run) if team.leads else []
-        session = Session(run, trainer, pairs, progress, plain, last_validation(run))
+        pairs = validation_text(run) if group.is_main else []
+        session = Session(run, trainer, pairs, progress, whole, last_validation(run))
         return session.go(stream, console)
 
 
-def _device(name: str) -> torch.device:
-    """The device of this process: on GPUs, that of its number on this machine."""
+def local_device(name: str) -> torch.device:
+    """The device of this process: on GPUs, that of its local rank."""
     device = choose_device(name)
-    if device.type != "cuda" or not launched():
+    if device.type != "cuda" or not is_launched():
         return device
     number, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if number >= there:
@@ -117,7 +140,7 @@ def _is_restart(path: Path) -> bool:
     return restarts() > 0 or (note.is_file() and note.read_text(encoding="utf-8") == job())
 
 
-def _make_ready(config: Config, overwrite: bool, device: torch.device, console: Console) -> None:
+def _open(config: Config, overwrite: bool, device: torch.device, console: Console) -> Run:
     """Open the run, decide what the device decides, and prepare its text."""
     if device.type == "cpu" and config.train.precision == "fp16":
         warnings.warn(
@@ -133,6 +156,7 @@ def _make_ready(config: Config, overwrite: bool, device: torch.device, console: 
         console.print(str(report), highlight=False, markup=False)
     if job():
         write_text(Run.job_file(run.path), job())
+    return run
 
 
 def plan_of(config: Config) -> str:

@@ -1,4 +1,4 @@
-"""One sitting of a run: train, validate, save, until it ends or is interrupted."""
+"""Train, validate, save, until the run ends or is interrupted."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,10 +18,10 @@ from kutta.runs import Checkpoint, Run
 from kutta.runs.checkpoints import average, prune
 from kutta.training.card import method_of, model_card
 from kutta.training.checkpoint import Progress, save_checkpoint
-from kutta.training.distributed import is_sharded
-from kutta.training.loop import Step, Trainer, fit, rehearse
-from kutta.training.report import Bystander, Reporter, validation_at
-from kutta.training.shards import whole_tensors
+from kutta.training.loop import Step, Trainer, fit, try_largest_batch
+from kutta.training.parallel.distributed import is_sharded
+from kutta.training.parallel.shards import whole_tensors
+from kutta.training.report import NullReporter, Reporter, validation_at
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation, held_out_loss, improves
 from kutta.translate.evaluate import valid_score
@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass
 class Session:
-    """What a sitting knows. All processes of a team have one; the leader's writes and speaks."""
+    """One training from its checkpoint to its end or interruption, as one rank; rank 0 reports."""
 
     run: Run
     trainer: Trainer
@@ -65,7 +65,7 @@ class Session:
             if self._out_of_patience():
                 ended = "early stop"
             elif trainer.step < self.settings.max_steps:
-                rehearse(trainer, stream, self.settings)
+                try_largest_batch(trainer, stream, self.settings)
                 for step in fit(trainer, stream, self.settings):
                     reporter.step(step)
                     ended = self._after(step, reporter, bool(asked))
@@ -76,32 +76,32 @@ class Session:
                 reporter.say(
                     f"{reason}: saved at step {trainer.step}; run the same command to go on"
                 )
-            elif trainer.team.leads:
+            elif trainer.group.is_main:
                 self._finish(reporter)
         return Outcome(self.run.path, trainer.step, ended, self.latest)
 
-    def _after(self, step: Step, reporter: Reporter | Bystander, asked: bool) -> str:
+    def _after(self, step: Step, reporter: Reporter | NullReporter, asked: bool) -> str:
         """Validate and save where it is time; say whether and how the training ends here."""
-        settings, team = self.settings, self.trainer.team
+        settings, group = self.settings, self.trainer.group
         last = step.number == settings.max_steps
         scheduled = step.number % settings.save_every == 0
         better, enough = False, False
         if last or step.number % (settings.valid_every or settings.save_every) == 0:
             model = self._whole_model()
-            if team.leads:
+            if group.is_main:
                 better = self._validate(model, reporter)
                 enough = self._out_of_patience()
-            better, enough = team.follow(better, enough)
-        ended = "early stop" if enough else "interrupted" if team.any(asked) else "finished"
+            better, enough = group.broadcast_flags(better, enough)
+        ended = "early stop" if enough else "interrupted" if group.any(asked) else "finished"
         if last or scheduled or better or ended != "finished":
             save_checkpoint(self.run.path, self.trainer, self.progress, scheduled)
-            if team.leads:
+            if group.is_main:
                 prune(self.run.path, settings.keep_last, self.progress.best_step)
         return ended
 
-    def _reporter(self, console: Console) -> Reporter | Bystander:
-        if not self.trainer.team.leads:
-            return Bystander()
+    def _reporter(self, console: Console) -> Reporter | NullReporter:
+        if not self.trainer.group.is_main:
+            return NullReporter()
         settings = self.settings
         return Reporter(
             self.run,
@@ -114,9 +114,9 @@ class Session:
 
     def _opening(self, stream: BatchStream) -> str:
         count = sum(p.numel() for p in self.trainer.model.parameters())
-        model, step, team = self.config.model, self.trainer.step, self.trainer.team
+        model, step, group = self.config.model, self.trainer.step, self.trainer.group
         beginning = f"going on from step {step}" if step else "starting"
-        processes = f", {team.world} processes" if team.world > 1 else ""
+        processes = f", {group.world_size} processes" if group.world_size > 1 else ""
         lanes = f", {self.trainer.at_once} lanes" if self.trainer.lanes else ""
         return (
             f"{beginning}: {method_of(model)}, "
@@ -127,20 +127,20 @@ class Session:
 
     def _whole_model(self) -> TextModel:
         """The model to validate; where its parameters are split, all give theirs to the leader."""
-        model, team = self.trainer.model, self.trainer.team
+        model, group = self.trainer.model, self.trainer.group
         if not is_sharded(self.trainer.module):
             return model
-        whole = whole_tensors(model, keep=team.leads)
+        whole = whole_tensors(model, keep=group.is_main)
         if self.plain is None:
             return model
         fill(self.plain, whole, "the model in training")
         return self.plain.to(self.trainer.device)
 
-    def _validate(self, model: TextModel, reporter: Reporter | Bystander) -> bool:
+    def _validate(self, model: TextModel, reporter: Reporter | NullReporter) -> bool:
         """Look at the held-out data; return whether this is the best so far."""
         trainer, settings = self.trainer, self.settings
         store = self.run.valid_store()
-        with _threads(torch.get_num_threads() * trainer.team.local_world):  # the others wait
+        with _threads(torch.get_num_threads() * trainer.group.local_world_size):  # the others wait
             result = held_out_loss(model, store, settings, trainer.device)
             if translates(self.config):
                 bleu = self._bleu(model)
@@ -172,7 +172,7 @@ class Session:
         patience = self.settings.patience
         return patience > 0 and self.progress.since_best >= patience
 
-    def _finish(self, reporter: Reporter | Bystander) -> None:
+    def _finish(self, reporter: Reporter | NullReporter) -> None:
         what, chosen = self._final()
         average(chosen, self.run.final_weights)
         validation = validation_at(self.run, chosen[-1].step)

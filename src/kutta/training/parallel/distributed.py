@@ -15,15 +15,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from kutta.model import TextModel
 from kutta.model.stack import Stack
-from kutta.training.team import Team
+from kutta.training.parallel.group import ProcessGroup
 
 
-def spread(model: TextModel, team: Team, device: torch.device, shard: bool) -> nn.Module:
-    """What to call instead of the model, so that gradients are averaged over the team."""
-    if team.world == 1:
+def spread(model: TextModel, group: ProcessGroup, device: torch.device, shard: bool) -> nn.Module:
+    """What to call instead of the model, so that gradients are averaged over the group."""
+    if group.world_size == 1:
         return model
     if shard:
-        return _shard(model, team, device)
+        return _shard(model, group, device)
     drops = any(stack.shape.layer_drop > 0 for stack in _stacks(model))
     if drops:
         model.register_forward_hook(_reach_output)
@@ -60,13 +60,13 @@ def is_sharded(module: nn.Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
-def _shard(model: TextModel, team: Team, device: torch.device) -> nn.Module:
+def _shard(model: TextModel, group: ProcessGroup, device: torch.device) -> nn.Module:
     """Split the parameters of each layer, and of what is around them, over the processes.
 
     Those of the root, the output matrix among them, stay whole from the forward pass to the end
     of the backward pass, so the loss may use them outside of it.
     """
-    mesh = init_device_mesh(device.type, (team.world,))
+    mesh = init_device_mesh(device.type, (group.world_size,))
     whole = set(_single_numbers(model))
     for stack in _stacks(model):
         # A parameter belongs to one unit, so what layers share stays with the model.

@@ -29,7 +29,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from kutta.errors import InputError
 from kutta.model.weights import own_tensors
-from kutta.training.team import Lost, Team
+from kutta.training.parallel.group import LostRank, ProcessGroup
 
 
 def whole_tensors(model: nn.Module, keep: bool) -> dict[str, Tensor]:
@@ -53,16 +53,18 @@ def cut_like(tensor: Tensor, other: Tensor) -> Tensor:
     return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)
 
 
-def write_shards(tensors: Mapping[str, Tensor], folder: Path, team: Team) -> None:
+def write_shards(tensors: Mapping[str, Tensor], folder: Path, group: ProcessGroup) -> None:
     """Write the parts of each process to a file of its own; what all have is written once."""
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
-    with _one_answer(team):
-        save(_with_a_dimension(tensors), storage_writer=writer, process_group=team.talk)
+    with _one_answer(group):
+        save(_with_a_dimension(tensors), storage_writer=writer, process_group=group.gloo)
 
 
-def read_shards(folder: Path, layout: Mapping[str, Tensor], team: Team) -> dict[str, Tensor]:
+def read_shards(
+    folder: Path, layout: Mapping[str, Tensor], group: ProcessGroup
+) -> dict[str, Tensor]:
     """The tensors of a folder, each split like that of its name in `layout`."""
-    with _one_answer(team):
+    with _one_answer(group):
         sizes = _sizes(folder)
         for name, size in sizes.items():
             if name not in layout or (layout[name].shape or (1,)) != size:
@@ -72,8 +74,8 @@ def read_shards(folder: Path, layout: Mapping[str, Tensor], team: Team) -> dict[
             load(
                 cast(dict[str, Any], _with_a_dimension(like)),
                 storage_reader=HuggingFaceStorageReader(str(folder)),
-                process_group=team.talk,
-                no_dist=team.world == 1,
+                process_group=group.gloo,
+                no_dist=group.world_size == 1,
             )
     return like
 
@@ -96,13 +98,13 @@ def _with_a_dimension(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _one_answer(team: Team) -> Generator[None]:
+def _one_answer(group: ProcessGroup) -> Generator[None]:
     """What went wrong in any process is raised in the leader, and the others leave with it."""
     try:
         yield
     except CheckpointException as error:  # not an Exception: it would pass every net
-        if not team.leads:
-            raise Lost from error
+        if not group.is_main:
+            raise LostRank from error
         cause, _ = next(iter(error.failures.values()))
         if isinstance(cause, OSError):
             raise cause from error

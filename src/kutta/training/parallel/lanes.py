@@ -6,7 +6,6 @@ added in the order of the micro-batches, so that an update is what one lane woul
 (to the last bit where each has one thread; products of several threads round differently).
 """
 
-import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -18,33 +17,11 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from kutta.config import TrainConfig
-from kutta.errors import InputError
 from kutta.model import TextModel
 from kutta.model.dropout import Dropout
 from kutta.model.stack import Layer, Stack
 
 T = TypeVar("T")
-
-_AT_ONCE = 8192  # tokens, where nobody chose a number of lanes: memory grows with them
-
-
-def lane_count(config: TrainConfig, threads: int) -> int:
-    """How many lanes a process has that trains alone on a CPU.
-
-    By itself as many as have work for all threads to the end, up to a number of tokens at once.
-    """
-    batches = config.micro_batches
-    if config.lanes > batches:
-        raise InputError(
-            f"train.accumulate x train.pieces = {batches} cannot be shared by train.lanes = "
-            f"{config.lanes}; set train.lanes = 0, for as many as have work."
-        )
-    if config.lanes:
-        return config.lanes
-    most = min(batches, threads, max(1, _AT_ONCE // config.micro_tokens))
-    # The time of an update, were n threads n times as fast as one; of equals, the most lanes.
-    return min(range(1, most + 1), key=lambda n: (math.ceil(batches / n) / (threads // n), -n))
 
 
 @dataclass

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,119 +18,64 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.numpy import load_file
-from torch.distributed import HashStore
 
 from kutta.config import Config
 from kutta.errors import InputError
 from kutta.runs.checkpoints import list_checkpoints
-from kutta.training import crew
 from kutta.training import run as run_module
-from kutta.training.crew import crew_size, idle_gpus, threads_of
+from kutta.training.parallel.group import (
+    SINGLE,
+    ProcessGroup,
+    is_launched,
+    is_main_process,
+    job,
+    join,
+    restarts,
+)
 from kutta.training.run import train
-from kutta.training.team import ALONE, Team, _agree, job, launched, meet, restarts, speaks
 
 Configure = Callable[..., Config]
 CPU = torch.device("cpu")
 
 
-# ---- how many -------------------------------------------------------------------------------
+# ---- a group -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("places", "settings", "wanted"),
-    [
-        (1, ("train.accumulate=4",), 1),
-        (2, ("train.accumulate=1",), 1),
-        (2, ("train.accumulate=4",), 2),
-        (2, ("train.accumulate=1", "train.pieces=4"), 2),
-        (3, ("train.accumulate=4",), 2),
-        (8, ("train.accumulate=6",), 6),
-        (8, ("train.accumulate=7", "train.workers=3"), 3),
-        (8, ("train.accumulate=8", "train.workers=1"), 1),
-    ],
-)
-def test_as_many_workers_as_gpus_that_divide_the_batches(
-    configure: Configure,
-    monkeypatch: pytest.MonkeyPatch,
-    places: int,
-    settings: tuple[str, ...],
-    wanted: int,
-) -> None:
-    config = configure("train.device=auto", *settings).train
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: places)
-    assert crew_size(config, torch.device("cuda")) == wanted
-    monkeypatch.setattr(crew, "cores", lambda: places)  # where lanes cannot be
-    for reason in ("shard", "compile"):
-        assert crew_size(config.model_copy(update={reason: True}), CPU) == wanted
-
-
-def test_gpus_without_work_are_told_of(
-    configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu = torch.device("cuda")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    few = configure("train.device=auto", "train.accumulate=4").train
-    assert idle_gpus(few, gpu, crew_size(few, gpu)).startswith("4 of 8 GPUs in use: ")
-    assert idle_gpus(few, CPU, 1) == ""
-    for settings in ("train.accumulate=8", "train.workers=1", "train.device=cuda:1"):
-        config = configure("train.device=auto", settings).train
-        assert idle_gpus(config, gpu, crew_size(config, gpu)) == ""
-
-
-def test_a_cpu_has_lanes_instead_of_workers(
-    configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(crew, "cores", lambda: 8)
-    assert crew_size(configure("train.accumulate=8").train, CPU) == 1
-    assert crew_size(configure("train.accumulate=8", "train.workers=2").train, CPU) == 2
-    sharded = configure("train.accumulate=12", "train.shard=true", "train.threads=2").train
-    assert crew_size(sharded, CPU) == 4
-
-
-def test_threads_are_as_asked_or_a_share_of_the_cores(
-    configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(crew, "cores", lambda: 8)
-    assert threads_of(configure("train.threads=0").train, 3) == 2
-    assert threads_of(configure("train.threads=0").train, 16) == 1
-    assert threads_of(configure("train.threads=5").train, 2) == 5
-
-
-def test_one_process_is_a_team_of_its_own() -> None:
-    assert ALONE.total(1.5, 2.0) == [1.5, 2.0]
-    assert [ALONE.any(flag) for flag in (False, True)] == [False, True]
-    assert ALONE.follow(True, False) == [True, False]
-    assert ALONE.same("text") == "text"
-    assert ALONE.leads
-    assert list(ALONE.share(range(3, 6))) == [3, 4, 5]
-    assert not Team(1, 2).leads
-    ALONE.wait()
+def test_one_process_is_a_group_of_its_own() -> None:
+    assert SINGLE.sum(1.5, 2.0) == [1.5, 2.0]
+    assert [SINGLE.any(flag) for flag in (False, True)] == [False, True]
+    assert SINGLE.broadcast_flags(True, False) == [True, False]
+    assert SINGLE.broadcast_text("text") == "text"
+    assert SINGLE.is_main
+    assert list(SINGLE.share(range(3, 6))) == [3, 4, 5]
+    assert not ProcessGroup(1, 2).is_main
+    SINGLE.barrier()
 
 
 def test_what_torchrun_says_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"):
         monkeypatch.delenv(name, raising=False)
-    assert (launched(), speaks(), restarts()) == (False, True, 0)
+    assert (is_launched(), is_main_process(), restarts()) == (False, True, 0)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
-    assert (launched(), speaks(), restarts()) == (True, True, 2)
-    with meet(CPU) as team:  # of one: there is nobody to wait for
-        assert team is ALONE
+    assert (is_launched(), is_main_process(), restarts()) == (True, True, 2)
+    with join(CPU) as group:  # of one: there is nobody to wait for
+        assert group is SINGLE
     monkeypatch.setenv("RANK", "1")
-    assert not speaks()
+    assert not is_main_process()
 
 
 def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "choose_device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert run_module._device("auto") == torch.device("cuda")  # alone: torch's own choice
+    assert run_module.local_device("auto") == torch.device("cuda")  # alone: torch's own choice
     for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
-    assert run_module._device("auto") == torch.device("cuda", 1)
+    assert run_module.local_device("auto") == torch.device("cuda", 1)
     monkeypatch.setenv("LOCAL_RANK", "2")
     with pytest.raises(InputError, match=r"Process 2 .* has no GPU .* there are 2"):
-        run_module._device("auto")
+        run_module.local_device("auto")
 
 
 def test_overwriting_counts_for_the_first_start_of_a_job(
@@ -149,16 +93,6 @@ def test_overwriting_counts_for_the_first_start_of_a_job(
     assert not run_module._is_restart(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert run_module._is_restart(tmp_path)
-
-
-def test_a_team_agrees_on_a_name_in_a_store_that_remembers_the_dead() -> None:
-    store, names = HashStore(), list[set[str]]()
-    for _ in range(3):  # those of the round before are gone, what they wrote is not
-        with ThreadPoolExecutor(4) as pool:
-            agreed = {pool.submit(_agree, store, rank, 4) for rank in (0, 2, 1, 3)}
-            names.append({future.result(timeout=60) for future in agreed})
-    assert [len(name) for name in names] == [1, 1, 1]
-    assert len(set.union(*names)) == 3
 
 
 # ---- real processes -------------------------------------------------------------------------
@@ -226,7 +160,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
         pytest.skip("processes are looked up in /proc")
     process = subprocess.Popen(
         [sys.executable, "-m", *command],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -383,6 +317,7 @@ def test_a_mistake_that_all_processes_make_is_said_once(
     assert agent.returncode != 0
     said = [line for line in errors.splitlines() if line.startswith(("kutta:", "kutta ("))]
     assert len(said) == 1, errors
-    assert "train: workers = 2 cannot share accumulate x pieces = 1; set workers = 0" in said[0]
+    told = "kutta: train.accumulate x train.pieces = 1 cannot be shared by 2 processes; "
+    assert said[0].startswith(told)
     assert "exitcode  : 2" in errors
     assert "kutta/training" not in errors, "a traceback of ours"

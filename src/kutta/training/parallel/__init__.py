@@ -1,0 +1,1 @@
+"""Sharing an update: the process group, its launcher, DDP and FSDP2, lanes and shards."""

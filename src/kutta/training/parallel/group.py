@@ -1,0 +1,188 @@
+"""The process group: the ranks that train one model together, on one machine or on many.
+
+An update consists of micro-batches with fixed numbers; the ranks share them out. Batches, dropout
+and loss follow from those numbers, so the mathematics of an update is the same however many ranks
+there are, and a run may resume with another number of them.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.rendezvous import rendezvous  # pyright: ignore[reportUnknownVariableType]
+
+from kutta.errors import InputError
+
+# Others wait for rank 0 while it prepares text or validates, and that may take its time.
+_PATIENCE = timedelta(days=2)
+_START = timedelta(minutes=10)  # from the first rank to the last
+
+
+class LostRank(InputError):
+    """Another rank of the process group has ended."""
+
+    def __init__(self, reason: str = "") -> None:
+        heard = f" ({reason})" if reason else ""
+        super().__init__(
+            f"Another process of this training has ended, so this one ends too{heard}; the "
+            "checkpoints are kept, and the same command resumes from the last."
+        )
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """This rank among `world_size`, of which `local_world_size` are on this machine.
+
+    Rank 0 is the main one: it alone validates and reports.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    local_world_size: int = 1
+    gloo: Any = None  # the group for small numbers; tensors are sent through the default group
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def share(self, numbers: Sequence[int]) -> Sequence[int]:
+        """The numbers of this rank: every world_size-th."""
+        return numbers[self.rank :: self.world_size]
+
+    def sum(self, *values: float) -> list[float]:
+        """The sum of each value over all ranks."""
+        if self.world_size == 1:
+            return [*values]
+        sums = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(sums, group=self.gloo)
+        return [float(value) for value in sums]
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set in any rank."""
+        return self.sum(float(flag))[0] > 0
+
+    def broadcast_flags(self, *flags: bool) -> list[bool]:
+        """The flags of rank 0, in all ranks."""
+        if self.world_size == 1:
+            return list(flags)
+        sent = torch.tensor(flags, dtype=torch.uint8)
+        dist.broadcast(sent, src=0, group=self.gloo)
+        return [bool(flag) for flag in sent]
+
+    def broadcast_text(self, text: str) -> str:
+        """The text of rank 0, in all ranks."""
+        sent = [text]
+        if self.world_size > 1:
+            dist.broadcast_object_list(sent, src=0, group=self.gloo)
+        return sent[0]
+
+    def barrier(self) -> None:
+        """Continue when all ranks are here."""
+        self.sum(0.0)
+
+
+SINGLE = ProcessGroup()
+
+
+def is_launched() -> bool:
+    """Whether a launcher has started this process as one of a group."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that reports to the user."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def restarts() -> int:
+    """How often the launcher has restarted the processes of this machine after one was lost."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def job() -> str:
+    """The name of the launcher's job; "" where it was given none."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    return "" if name == "none" else name
+
+
+@contextmanager
+def join(device: torch.device) -> Generator[ProcessGroup]:
+    """Join the other ranks that were launched with this one; leave the group at the end."""
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if world_size == 1:
+        yield SINGLE
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    store = _rendezvous(rank, world_size)
+    try:
+        with _one_report(rank, PrefixStore("errors", store)):
+            dist.init_process_group(
+                "nccl" if device.type == "cuda" else "gloo",
+                store=PrefixStore("group", store),
+                rank=rank,
+                world_size=world_size,
+            )
+            gloo = cast(Any, dist.new_group(backend="gloo", timeout=_PATIENCE))
+            local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+            yield ProcessGroup(rank, world_size, local, gloo)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _rendezvous(rank: int, world_size: int) -> Store:
+    """The store where ranks find each other, by the addresses that the launcher has set."""
+    try:
+        return next(rendezvous("env://", rank, world_size, timeout=_START))[0]
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"The {world_size} processes of this training cannot find each other ({reason}); start "
+            "them with torchrun, or unset RANK and WORLD_SIZE."
+        ) from error
+
+
+@contextmanager
+def _one_report(rank: int, store: Store) -> Generator[None]:
+    """Let one rank say what went wrong: rank 0, or the one that alone knows it.
+
+    A mistake in the settings or a damaged file shows in all ranks alike, and a rank that ends
+    takes the others with it.
+    """
+    try:
+        yield
+    except (InputError, RuntimeError) as error:
+        known = error if isinstance(error, InputError) else _lost(error)
+        if rank == 0 or not _is_reported(store, known):
+            with suppress(RuntimeError):
+                store.set(str(known), "reported")
+            known.rank = rank
+            raise known from error.__cause__
+        sys.exit(2)
+
+
+def _is_reported(store: Store, error: InputError) -> bool:
+    """Whether another rank reports it, or will within a second."""
+    if isinstance(error, LostRank):
+        return True
+    time.sleep(1.0)
+    try:
+        return store.check([str(error)]) or store.add(f"{error} (others)", 1) > 1
+    except RuntimeError:
+        return False
+
+
+def _lost(error: RuntimeError) -> LostRank:
+    """The sentence for a lost connection; only its words tell it from any other failure."""
+    if not any(word in str(error) for word in ("gloo", "NCCL", "onnection")):
+        raise error
+    return LostRank(str(error).strip().splitlines()[0][:200])
