@@ -34,10 +34,6 @@ OPTIONS = {
 }
 
 
-def prepare(place: Place) -> None:
-    """Nothing that all runs share: each has its own store."""
-
-
 def config_of(case: Case, text: Path, folder: Path) -> str:
     """Settings of a run that neither saves nor validates while it is watched."""
     solver, _, option = case.method.partition("+")
@@ -107,7 +103,6 @@ TOOLKIT = Toolkit(
     name="Kutta",
     install=((f"kutta=={__version__}",),),
     splits=SPLITS,
-    prepare=prepare,
     job=job,
     methods=("euler", "rk2", "rk4", "rk4+recompute", "euler+bf16"),
     usual=USUAL,
