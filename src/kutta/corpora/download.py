@@ -1,9 +1,7 @@
 """Downloads that go on where they stopped: a part is never thrown away, an end is never guessed."""
 
 import json
-import os
 import re
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ import requests
 from urllib3.exceptions import HTTPError as TransportError
 
 from kutta.errors import InputError
-from kutta.files import remove, write_json
+from kutta.files import link_or_copy, remove, write_json
 
 CHUNK = 1 << 18
 AGAIN = {408, 429}  # "too slow" and "too often": worth another attempt, as every 5xx is
@@ -67,8 +65,7 @@ class Resume:
             with open(self.part, "ab") as file:
                 _lock(file, self.part)
                 self._complete(url, file)
-            remove(Path(output))
-            _link(self.part, Path(output))  # pooch throws its copy away where a checksum is wrong
+            link_or_copy(self.part, Path(output))  # pooch throws away a copy with a wrong checksum
         except OSError as error:
             raise InputError(
                 f"Cannot write {self.part}: {error.strerror or error}; what was downloaded is "
@@ -215,11 +212,3 @@ def _lock(file: BinaryIO, part: Path) -> None:
         ) from error
     except OSError:
         pass  # a file system without locks
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name; copy it where the file system has no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from rich.console import Console
 from kutta.config import Config
 from kutta.demo.grammar import write_corpus
 from kutta.errors import InputError
-from kutta.files import atomic_path, remove
+from kutta.files import link_or_copy
 from kutta.reproduce.perform import Result, perform
 from kutta.reproduce.plan import Plan, Run
 from kutta.training.folder import is_prepared, open_run, prepare_run
@@ -94,18 +93,7 @@ def share_text(config: Config, folder: Path, console: Console) -> None:
     files = sorted(path.relative_to(made) for path in made.rglob("*") if path.is_file())
     done = Path("store", "report.json")  # says that all is there, so it comes last
     for file in [f for f in files if f not in (Path("config.json"), done)] + [done]:
-        _link(made / file, run / file)
-
-
-def _link(source: Path, target: Path) -> None:
-    """The same file under a second name; a copy where the disk cannot do that."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    remove(target)
-    try:
-        os.link(source, target)
-    except OSError:
-        with atomic_path(target) as temporary:
-            shutil.copyfile(source, temporary)
+        link_or_copy(made / file, run / file)
 
 
 def one_by_one(plan: Plan, runs: Sequence[Run], console: Console) -> Iterator[tuple[Run, Ending]]:
