@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from contest import Entrant, running
 from corpus import Corpus
+from costmodel import Size as Model
 from peers.toolkit import Size
 
-from kutta.config import ModelConfig
 from kutta.model.arithmetic import cost_of
-from kutta.model.build import build_model
 
 Row = dict[str, Any]
+SLOWER = 1.05  # a method may take so much more time than its arithmetic says
 FASTER = {"tiny": 1.5, "base": 1.15}  # than the fastest peer
 MARKS = 4  # words of Kutta's vocabulary that are not in the text
 
@@ -51,21 +51,10 @@ def operations_per_token(size: Size, method: str, corpus: Corpus) -> float:
     Two forward and four backward for each parameter of a product; what is computed again in the
     backward pass counts once, and attention's own products do not count.
     """
+    layers, solver, words = size.layers, method.partition("+")[0], corpus.words + MARKS
+    model = Model(size.d_model, size.ffn, size.heads, layers, layers, solver, vocabulary=words)
     with torch.device("meta"):  # sizes without numbers
-        model = build_model(
-            ModelConfig(
-                d_model=size.d_model,
-                ffn=size.ffn,
-                heads=size.heads,
-                encoder_layers=size.layers,
-                decoder_layers=size.layers,
-                solver=method.partition("+")[0],
-            ),
-            corpus.words + MARKS,
-            corpus.words + MARKS,
-            shared=True,
-        )
-    cost = cost_of(model)
+        cost = cost_of(model.model())
     return 6 * (cost.per_source_token * corpus.source_per_target + cost.per_target_token)
 
 
@@ -135,6 +124,22 @@ def finalists(entrants: list[Entrant]) -> list[Entrant]:
     return [*usual.values(), *best.values()]
 
 
+def own_figures(entrants: list[Entrant], corpus: Corpus) -> Iterator[Figure]:
+    """How Kutta's methods stand to Euler, and its options to training without."""
+    ways = {entrant.case.method: entrant for entrant in running(entrants)}
+    for method, way in ways.items():
+        solver, _, option = method.partition("+")
+        plain, size = ways.get(solver if option else "euler"), way.case.size.name
+        if plain is None or plain is way:
+            continue
+        if option:
+            yield Figure(size, f"{method}: speed / without", times_faster(way, plain))
+        else:
+            cost = time_per_arithmetic(plain, way, corpus)
+            limit = SLOWER if size == "base" else None
+            yield Figure(size, f"{method} time_per_arithmetic", cost, at_most=limit)
+
+
 def figures_of(
     size: Size, entrants: list[Entrant], corpus: Corpus, gemm: dict[int, float]
 ) -> Iterator[Figure]:
@@ -162,14 +167,8 @@ def figures_of(
         for way in (e for e in ours if e.case.method == "euler"):
             name, part = f"{way.case.split}: peak_mb / {peer.name}", way.peak_mb / peer.peak_mb
             yield Figure(size.name, name, part, at_most=1.0 if base and way is euler else None)
-    for method in sorted(kutta.keys() & {"rk2", "rk4"}):
-        cost = time_per_arithmetic(euler, kutta[method], corpus)
-        limit = 1.05 if base else None
-        yield Figure(size.name, f"{method} time_per_arithmetic", cost, at_most=limit)
-    if "euler+bf16" in kutta:
-        yield Figure(
-            size.name, "euler+bf16: speed / euler", times_faster(kutta["euler+bf16"], euler)
-        )
+    ways = [kutta[method] for method in sorted(kutta) if method != "rk4+recompute"]
+    yield from own_figures(ways, corpus)
     if "rk4+recompute" in kutta:
         part, limit = kutta["rk4+recompute"].peak_mb / euler.peak_mb, 1.25 if base else None
         yield Figure(size.name, "rk4+recompute peak_mb / euler", part, at_most=limit)

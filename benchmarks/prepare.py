@@ -6,7 +6,6 @@ a process of its own; those that are compared take turns. `--help` says what can
 
 import argparse
 import json
-import os
 import platform
 import resource
 import subprocess
@@ -19,11 +18,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from corpus import LANGUAGES, VALID, invent
 from environments import DEFAULT, Absent, python_of
 from environments import run as finish
 from rich.console import Console
 from rich.table import Table
-from sentences import LANGUAGES, VALID, write_corpus
+from trainee import family, memory_mb
 
 from kutta.data.workers import cores
 
@@ -113,20 +113,11 @@ CONTESTANTS = (
 
 def tree_mb(root: int) -> float:
     """Memory of a process and all that it started (resident; what they share counts twice)."""
-    parents: dict[int, int] = {}
-    pages: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(folder.name)] = int(
-                (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            )
-            pages[int(folder.name)] = int((folder / "statm").read_text().split()[1])
-        except (OSError, ValueError):
-            continue  # it has just ended
-    family = {root}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(pages.get(pid, 0) for pid in family) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    total = 0.0
+    for pid in family(root):
+        with suppress(OSError, StopIteration):  # it has just ended
+            total += memory_mb(pid, "VmRSS")
+    return total
 
 
 def processor_seconds() -> float:
@@ -154,7 +145,7 @@ def run(python: Path, program: str, *arguments: Any) -> Row:
 
 def compare(folder: Path, pairs: int, rounds: int, environments: Path) -> list[Row]:
     """Lines per second of every contestant, on one core and on all."""
-    write_corpus(folder, pairs)
+    invent(folder, pairs)
     run(Path(sys.executable), LEARN, folder, "valid", VOCABULARY)
     absent: dict[str, str] = {}
     pythons: dict[str, Path] = {}
@@ -196,13 +187,13 @@ def compare(folder: Path, pairs: int, rounds: int, environments: Path) -> list[R
 
 
 def grow(folder: Path, pairs: int) -> Row:
-    """Prepare a corpus of so many pairs, then open it for training, as far as its 20th batch.
+    """Prepare a corpus of so many pairs, then start on it, as far as the 20th batch.
 
     Learning and encoding are processes of their own, so that the memory of one does not hide that
     of the other.
     """
     python = Path(sys.executable)
-    size = write_corpus(folder, pairs)
+    size = invent(folder, pairs)
     learned = run(python, LEARN, folder, "train", 32_000)
     encoded = run(python, KUTTA, folder, folder, folder, cores())
     store = folder / "train.arrow"
@@ -217,6 +208,7 @@ def grow(folder: Path, pairs: int) -> Row:
         "encode_cpu_s": encoded["cpu_s"],
         "encode_peak_mb": encoded["peak_mb"],
         "lines_per_second": 2 * (pairs + VALID) / encoded["seconds"],
+        "start_s": opened["seconds"],  # Python and libraries included
         "open_s": opened["open_s"],
         "largest_s": opened["largest_s"],
         "batches_s": opened["batches_s"],

@@ -21,6 +21,7 @@ import torch
 from costmodel import Link, Size, work_of
 from rich.console import Console
 from rich.table import Table
+from trainee import memory_mb
 
 from kutta.config import TrainConfig
 from kutta.data.batches import Batch
@@ -62,7 +63,7 @@ def measure(size: Size, updates: int) -> dict[str, float]:
     The rates are taken before each update: where the machine slows down for a while, both do.
     """
     torch.set_num_threads(1)
-    idle = _resident("VmRSS")
+    idle = memory_mb("self", "VmRSS")
     torch.manual_seed(1)
     config = TrainConfig(
         batch_tokens=size.tokens, recompute=size.recompute, device="cpu", workers=1, threads=1
@@ -71,7 +72,7 @@ def measure(size: Size, updates: int) -> dict[str, float]:
     steps: Any = fit(trainer, Endless(size), config)  # type: ignore[arg-type]
     rows = [machine() | {"seconds": next(steps).seconds} for _ in range(updates + 2)][2:]
     middle = sorted(rows, key=lambda row: row["seconds"] * row["flops"])[len(rows) // 2]
-    return middle | {"bytes": _resident("VmHWM") - idle}
+    return middle | {"bytes": 1e6 * (memory_mb("self") - idle)}
 
 
 def machine() -> dict[str, float]:
@@ -91,11 +92,6 @@ def _median_seconds(action: Any) -> float:
         action()
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds[2:])
-
-
-def _resident(which: str) -> float:
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if which in x)
-    return int(line.split()[1]) * 1024.0
 
 
 def apart(job: dict[str, Any]) -> dict[str, float]:
@@ -124,7 +120,7 @@ def all_reduce(rank: int, store: str, sizes: list[int]) -> dict[str, float]:
 def exchange(sizes: list[int]) -> dict[str, float]:
     """`all_reduce` in two processes at once."""
     with tempfile.TemporaryDirectory() as folder:
-        job = {"kind": "exchange", "store": str(Path(folder) / "meeting"), "sizes": sizes}
+        job = {"kind": "exchange", "store": str(Path(folder) / "store"), "sizes": sizes}
         commands = [
             [sys.executable, __file__, "--job", json.dumps(job | {"rank": rank})] for rank in (0, 1)
         ]

@@ -1,7 +1,8 @@
 """Training side by side: Kutta and its peers, speed and memory; `--help` says what can be chosen.
 
 Every toolkit trains the same sizes on the same text, in an environment and processes of its own,
-and they take turns (`contest.py`) with the machine's own matrix product in between.
+and they take turns (`contest.py`) with the machine's own matrix product in between. Some parts
+have Kutta alone: what a method costs, what bf16 and compilation give on a CPU.
 """
 
 import argparse
@@ -12,8 +13,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -21,20 +22,19 @@ from statistics import median
 from contest import Effort, Entrant, contest, running
 from corpus import Corpus, unpack
 from environments import DEFAULT, Absent, python_of
-from figures import Figure, Row, fastest, figures_of, finalists, row_of
+from figures import Figure, Row, fastest, figures_of, finalists, own_figures, row_of
+from gemm import Gemm
 from peers import eole, fairseq, joeynmt, kutta, marian
-from peers.toolkit import SIZES, UPDATE_TOKENS, Case, Place, Size, Toolkit
+from peers.toolkit import SIZES, UPDATE_TOKENS, Case, Place, Size, Split, Toolkit
+from report import table_of_figures, table_of_rows
 from rich.console import Console
-from store import measure_store
-from tables import table_of_figures, table_of_rows
-from worker import Worker, worker
 
 from kutta.data.workers import cores
 
 KUTTA = kutta.TOOLKIT
 PEERS = (marian.TOOLKIT, fairseq.TOOLKIT, eole.TOOLKIT, joeynmt.TOOLKIT)
 FIRST = (KUTTA, marian.TOOLKIT)
-PARTS = ("gemm", "tiny", "base", "store")
+PARTS = ("gemm", "tiny", "base")
 FULL = {
     "tiny": Effort(warmup=3, updates=3, rounds=9),
     "base": Effort(warmup=1, updates=2, rounds=1, waits=False),  # all together would be too large
@@ -46,6 +46,34 @@ QUICK = {
 }
 QUICK_SECONDS = {"tiny": 4 * 60, "base": 9 * 60}  # since the start; the last turn is cut off then
 DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@dataclass(frozen=True)
+class Own:
+    """Ways in which Kutta trains, beside each other and over the same batches."""
+
+    size: Size
+    methods: tuple[str, ...]
+    split: Split
+    effort: Effort
+
+
+TINY, BASE = SIZES
+OWN = {
+    "methods": Own(
+        BASE, ("euler", "rk2", "rk4"), Split(pieces=8, lanes=2), Effort(1, updates=1, rounds=9)
+    ),
+    "precision": Own(
+        BASE, ("euler", "euler+bf16", "rk4", "rk4+bf16"), Split(8, lanes=2), Effort(1, 1, rounds=5)
+    ),
+    # Every shape of a batch is compiled when it comes for the first time: most do in 25 updates.
+    "compile": Own(
+        TINY,
+        ("euler", "euler+compile", "rk4", "rk4+compile"),
+        Split(pieces=4, processes=2),  # lanes do not compile
+        Effort(25, updates=3, rounds=5, patience=1800.0),
+    ),
+}
 
 
 class Bench:
@@ -62,9 +90,9 @@ class Bench:
     def say(self, text: str) -> None:
         self.console.print(text, style="dim", highlight=False, markup=False)
 
-    def places(self) -> Iterator[tuple[Toolkit, Place]]:
+    def places(self, toolkits: Iterable[Toolkit]) -> Iterator[tuple[Toolkit, Place]]:
         """Each toolkit that is installed, or can be, with the text prepared for it."""
-        for toolkit in (KUTTA, *PEERS):
+        for toolkit in toolkits:
             work = self.folder / toolkit.name.lower()
             work.mkdir()
             try:
@@ -82,69 +110,86 @@ class Bench:
         install = not self.chosen.quick or toolkit in FIRST  # Marian takes half a minute
         return python_of(toolkit.name, toolkit.install, self.chosen.envs, install)
 
-    def unpack(self) -> None:
+    def unpack(self, toolkits: Iterable[Toolkit]) -> None:
         text = self.folder / "text"
         text.mkdir()
         self.corpus: Corpus = unpack(self.chosen.data, text)
-        self.toolkits = list(self.places())
+        self.toolkits = list(self.places(toolkits))
 
     def measure(self, part: str) -> None:
         started = time.perf_counter()
         if part == "gemm":
-            with worker(self.chosen.threads, "gemm") as machine:
-                rate = median(machine.ask()["gflops"] for _ in range(5))
+            with Gemm(self.chosen.threads) as machine:
+                rate = median(machine.gflops() for _ in range(5))
             self.figures.append(Figure("machine", "gemm_gflops", rate))
-        elif part == "store":
-            self.figures += measure_store(self.chosen.threads, self.folder)
+        elif part in OWN:
+            self.itself(part)
         else:
             self.side_by_side(next(size for size in SIZES if size.name == part))
         self.say(f"measured {part} in {time.perf_counter() - started:.0f} s")
+
+    def itself(self, part: str) -> None:
+        own = OWN[part]
+        cases = [Case(own.size, method, own.split) for method in own.methods]
+        entrants = [
+            e for toolkit, place in self.toolkits for e in self.enter(toolkit, place, cases)
+        ]
+        with Gemm(self.chosen.threads) as machine:
+            gemm = contest(entrants, self.effort(own.effort), machine.gflops, self.say)
+        self.keep(part, entrants, gemm)
+        self.figures += own_figures(entrants, self.corpus)
+
+    def effort(self, usual: Effort) -> Effort:
+        return replace(usual, rounds=self.chosen.rounds) if self.chosen.rounds else usual
+
+    def keep(self, part: str, entrants: list[Entrant], gemm: dict[int, float]) -> None:
+        self.gemm[part] = [round(rate, 1) for rate in gemm.values()]
+        self.absent |= {e.name: e.absent for e in entrants if e.absent}
+        self.rows += [row_of(e, gemm, self.corpus) for e in running(entrants)]
 
     def side_by_side(self, size: Size) -> None:
         effort = FULL[size.name]
         if self.chosen.quick:
             until = self.started + QUICK_SECONDS[size.name]
             effort = replace(QUICK[size.name], until=until)
-        if self.chosen.rounds:
-            effort = replace(effort, rounds=self.chosen.rounds)
+        effort = self.effort(effort)
         entrants = [
-            e for toolkit, place in self.toolkits for e in self.entrants(toolkit, place, size)
+            entrant
+            for toolkit, place in self.toolkits
+            for entrant in self.enter(toolkit, place, self.cases(toolkit, size))
         ]
         if self.chosen.quick:  # what matters most before time is up
             entrants.sort(key=lambda e: (e.case.method != "euler", e.toolkit not in FIRST))
-        with worker(self.chosen.threads, "gemm") as machine:
-            gemm = contest(entrants, effort, lambda: rate_of(machine), self.say)
+        with Gemm(self.chosen.threads) as machine:
+            gemm = contest(entrants, effort, machine.gflops, self.say)
             if size.name in FINALS and not self.chosen.quick:
                 best, effort = finalists(running(entrants)), FINALS[size.name]
                 first = len(gemm)
-                gemm |= contest(best, effort, lambda: rate_of(machine), self.say, first)
-        self.gemm[size.name] = [round(rate, 1) for rate in gemm.values()]
-        self.absent |= {e.name: e.absent for e in entrants if e.absent}
+                gemm |= contest(best, effort, machine.gflops, self.say, first)
+        self.keep(size.name, entrants, gemm)
         self.figures += figures_of(size, entrants, self.corpus, gemm)
-        self.rows += [row_of(e, gemm, self.corpus) for e in running(entrants)]
 
-    def entrants(self, toolkit: Toolkit, place: Place, size: Size) -> Iterator[Entrant]:
+    def cases(self, toolkit: Toolkit, size: Size) -> Iterator[Case]:
+        """The ways in which a toolkit is measured."""
         methods, splits = toolkit.methods, toolkit.splits
         usual = toolkit.usual.get(size.name, splits[-1])
         if self.chosen.quick:  # one split, without knowing that it is the fastest
             methods, splits = methods[:3], (usual,)
         for method, split in product(methods, splits):
-            if method != methods[0] and split != usual:
-                continue  # other methods in one way only, which takes long enough
-            case = Case(size, method, split)
+            if method == methods[0] or split == usual:  # others in one way only: long enough
+                yield Case(size, method, split)
+
+    def enter(self, toolkit: Toolkit, place: Place, cases: Iterable[Case]) -> Iterator[Entrant]:
+        for case in cases:
             try:
                 yield Entrant(toolkit, case, toolkit.job(place, case))
             except Absent as reason:
                 self.absent[f"{toolkit.name} {case}"] = str(reason)
 
 
-def rate_of(machine: Worker) -> float:
-    return machine.ask()["gflops"]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure training, side by side with peers.")
-    parser.add_argument("--only", choices=PARTS, help="measure this part only")
+    parser.add_argument("--only", choices=(*PARTS, *OWN), help="measure this part only")
     parser.add_argument("--quick", action="store_true", help="ten minutes; installs Marian at most")
     parser.add_argument("--rounds", type=int, help="turns of everyone, instead of the usual number")
     parser.add_argument("--threads", type=int, default=cores(), help="CPU threads")
@@ -161,12 +206,12 @@ def main() -> None:
     load = os.getloadavg()[0]
     if load > 0.5:
         console.print(f"This machine is busy (load {load:.1f}): the figures will be too low.")
-    parts = [chosen.only] if chosen.only else PARTS[:3] if chosen.quick else PARTS
+    parts = [chosen.only] if chosen.only else PARTS
     with tempfile.TemporaryDirectory(prefix="kutta-bench-") as folder:
         os.environ["TMPDIR"] = folder  # what an ended training leaves behind goes with it
         bench = Bench(chosen, Path(folder), console)
-        if {"tiny", "base"} & set(parts):
-            bench.unpack()
+        if parts != ["gemm"]:
+            bench.unpack((KUTTA,) if chosen.only in OWN else (KUTTA, *PEERS))
         for part in parts:
             bench.measure(part)
             write(bench, load)  # now: the next part may take half an hour

@@ -85,7 +85,7 @@ class Trainee:
         """The most memory that each process has held so far, added up over all of them."""
         for pid in family(self._process.pid):
             with suppress(OSError, StopIteration):
-                self._peaks[pid] = peak_mb(pid)
+                self._peaks[pid] = memory_mb(pid)
         return sum(self._peaks.values())
 
     def end(self) -> None:
@@ -164,8 +164,8 @@ def stat_of(pid: int | str) -> list[str]:
     return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
-def peak_mb(pid: int | str = "self") -> float:
-    """The most memory that a process has held, in MB."""
+def memory_mb(pid: int | str, kind: str = "VmHWM") -> float:
+    """The most memory that a process has held, in MB; "VmRSS" is what it holds now."""
     status = (PROC / str(pid) / "status").read_text()
-    line = next(x for x in status.splitlines() if x.startswith("VmHWM"))
+    line = next(x for x in status.splitlines() if x.startswith(kind))
     return int(line.split()[1]) * 1024 / 1e6

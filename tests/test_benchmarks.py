@@ -13,10 +13,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from chart import bars_of, draw, joined, label_of, page_of
 from contest import Effort, Entrant, contest
 from corpus import Corpus, unpack
-from costmodel import Link, work_of
+from costmodel import Link, table, work_of
 from costmodel import Size as Model
 from environments import INSTALLED, Absent, last_line, python_of
 from figures import (
@@ -31,9 +30,8 @@ from figures import (
 )
 from peers import eole, fairseq, joeynmt, kutta, marian
 from peers.toolkit import SIZES, Case, Job, Place, Size, Split, Toolkit, number_in
-from predict import table
-from tables import markdown_of_rows
-from trainee import Trainee, Update, family, is_alive, peak_mb, reason_in, stat_of
+from report import bars_of, draw, joined, label_of, markdown_of_rows, page_of
+from trainee import Trainee, Update, family, is_alive, memory_mb, reason_in, stat_of
 
 TINY, BASE = SIZES
 TRAINING = """
@@ -52,7 +50,7 @@ def made_up_job(source: str) -> Job:
 
 
 def made_up_entrant(name: str, source: str, size: Size = TINY, method: str = "euler") -> Entrant:
-    place = Toolkit(name, (("it==1.0",),), (Split(),), lambda place: None, lambda place, case: None)  # type: ignore[arg-type]
+    place = Toolkit(name, (("it==1.0",),), (Split(),), lambda place, case: None)  # type: ignore[arg-type]
     return Entrant(place, Case(size, method, Split()), made_up_job(source))
 
 
@@ -165,7 +163,7 @@ def test_a_trainee_stands_still_between_its_turns_and_leaves_nothing_behind() ->
     updates = trainee.turn(3, limit=30)
     assert [update.tokens for update in updates] == [100] * 3
     assert all(update.seconds > 0.05 for update in updates[1:])
-    assert trainee.peak_mb() == pytest.approx(sum(map(peak_mb, pids)))
+    assert trainee.peak_mb() == pytest.approx(sum(map(memory_mb, pids)))
     trainee.end()
     assert not any(map(is_alive, pids))
 

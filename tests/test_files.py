@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kutta.errors import InputError
-from kutta.files import atomic_path, remove, write_json, write_text
+from kutta.files import atomic_path, link_or_copy, remove, write_json, write_text
 
 
 class Crash(BaseException):
@@ -216,3 +216,29 @@ def test_remove_takes_a_link_but_not_what_it_points_to(tmp_path: Path) -> None:
     remove(tmp_path / "link")
     assert read(tmp_path / "precious") == "x"
     assert not (tmp_path / "link").is_symlink()
+
+
+def test_a_file_gets_a_second_name_in_place_of_what_was_there(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "deeper" / "target"
+    source.write_text("text")
+    link_or_copy(source, target)
+    assert target.samefile(source)
+    other = tmp_path / "other"
+    other.write_text("newer text")
+    link_or_copy(other, target)
+    assert target.read_text() == "newer text"
+    assert source.read_text() == "text"
+
+
+def test_a_file_is_copied_where_the_disk_has_no_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("text")
+    link_or_copy(source, target)
+    assert target.read_text() == "text"
+    assert not target.samefile(source)

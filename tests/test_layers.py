@@ -15,19 +15,18 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # it, never a later one.
 LAYERS = (
     ("errors", "files", "config", "ode"),
-    ("model", "data", "corpora"),
+    ("model", "data"),
     ("runs", "metrics"),
     ("training", "translate"),
-    ("analysis", "reproduce", "server", "commands", "demo", "plotting", "cli"),
+    ("corpora", "plotting", "analysis", "reproduce", "server", "commands", "demo", "cli"),
 )
-CONTENT = {"corpora"}  # beside the straight line: how public corpora are fetched
 LAYER = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
 STRANGERS = {("model", "data"), ("data", "model")}  # they meet at a Batch only
 FRONT_DOORS = {"__init__", "__main__"}  # these show the house to users, so they see every room
 OPEN_TO_ALL = {"__version__"}  # the only name a room may take from the front door
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 9_600  # of all rooms below the last layer that are not beside the line
+MAX_CORE_LINES = 9_700  # of all rooms below the last layer
 
 Rooms = dict[str, set[str]]
 
@@ -137,7 +136,7 @@ def test_every_file_is_short() -> None:
 
 
 def test_the_core_is_small() -> None:
-    core = {room for rooms in LAYERS[:-1] for room in rooms} - CONTENT
+    core = {room for rooms in LAYERS[:-1] for room in rooms}
     files = [file for file in python_files(PACKAGE) if room_of(file, PACKAGE) in core]
     assert sum(count_lines(file) for file in files) < MAX_CORE_LINES
 

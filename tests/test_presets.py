@@ -15,9 +15,10 @@ from kutta.config import Config, ModelConfig
 from kutta.data.corpus import read_lines
 from kutta.data.plan import plan_epoch
 from kutta.data.prepare import expected_vocabulary
-from kutta.data.tokenizer import Split, Tokenizers
+from kutta.data.tokenizer import Tokenizers
 from kutta.model.build import build_model
 from kutta.training.run import train
+from tests.data.writing import split_of
 
 ROOT = Path(__file__).parent.parent
 PRESETS = {path.stem: path for path in sorted((ROOT / "configs").glob("*.toml"))}
@@ -391,7 +392,7 @@ def test_a_folder_as_the_page_of_data_lays_it_out_is_trained_on(name: str, tmp_p
 
 def test_penn_treebank_is_as_its_presets_say(shared_data: Path) -> None:
     lines = list(read_lines(shared_data / "ptb" / "ptb.train.txt.gz"))
-    assert len(Split.learn(lines)) == SPLIT_VOCABULARY["data/ptb"]
+    assert len(split_of(lines)) == SPLIT_VOCABULARY["data/ptb"]
     lengths = torch.tensor([len(line.split()) for line in lines], dtype=torch.int32).numpy()
     assert (len(lines), lengths.sum()) == (42_068, 887_521)
     train = load("ptb-1-layer").train

@@ -22,10 +22,6 @@ from peers.toolkit import (
 )
 
 
-def prepare(place: Place) -> None:
-    """Nothing: eole reads the text."""
-
-
 def job(place: Place, case: Case) -> Job:
     size, split = case.size, case.split
     vocabulary = str(place.text / "vocab.txt")
@@ -92,6 +88,5 @@ TOOLKIT = Toolkit(
     # Its command imports aiohttp without asking for it.
     install=((TORCH, "numpy", "aiohttp"), ("eole==0.6.4",)),
     splits=(Split(), Split(pieces=8), Split(pieces=4)),
-    prepare=prepare,
     job=job,
 )

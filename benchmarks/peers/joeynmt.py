@@ -25,10 +25,6 @@ from peers.toolkit import (
 INSIDE = str(Path(__file__).parent.with_name("inside") / "run_joeynmt.py")
 
 
-def prepare(place: Place) -> None:
-    """Nothing: JoeyNMT reads the text."""
-
-
 def job(place: Place, case: Case) -> Job:
     size, split = case.size, case.split
     vocabulary = str(place.text / "vocab.txt")
@@ -100,6 +96,5 @@ TOOLKIT = Toolkit(
     # It imports importlib_metadata without asking for it.
     install=((TORCH, "numpy", "importlib-metadata"), ("joeynmt==2.3.0",)),
     splits=(Split(pieces=4),),
-    prepare=prepare,
     job=job,
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from environments import run
 
 from kutta import __version__
-from kutta.runs.run import read_records
+from kutta.runs import Run
 from peers.toolkit import (
     DROPOUT,
     ENDLESS,
@@ -32,10 +32,6 @@ OPTIONS = {
     "compile": "compile = true",
     "bf16": 'precision = "bf16"',
 }
-
-
-def prepare(place: Place) -> None:
-    """Nothing that all runs share: each has its own store."""
 
 
 def config_of(case: Case, text: Path, folder: Path) -> str:
@@ -94,7 +90,11 @@ def job(place: Place, case: Case) -> Job:
         update = number_in(r"^step (\d+)  epoch", line)
         if update is None:
             return None
-        return next(r["tokens"] for r in reversed(read_records(folder / "metrics.jsonl")) if r["step"] == update)
+        return next(
+            r["tokens"]
+            for r in reversed(read_records(folder / "metrics.jsonl"))
+            if r["step"] == update
+        )
 
     return Job([*kutta, "train", str(config)], {}, tokens)
 
@@ -107,7 +107,6 @@ TOOLKIT = Toolkit(
     name="Kutta",
     install=((f"kutta=={__version__}",),),
     splits=SPLITS,
-    prepare=prepare,
     job=job,
     methods=("euler", "rk2", "rk4", "rk4+recompute", "euler+bf16"),
     usual=USUAL,

@@ -87,8 +87,8 @@ class Toolkit:
     name: str
     install: Steps
     splits: tuple[Split, ...]
-    prepare: Callable[[Place], None]
     job: Callable[[Place, Case], Job]
+    prepare: Callable[[Place], None] = lambda place: None  # what is not part of its training
     methods: tuple[str, ...] = ("euler",)
     usual: dict[str, Split] = field(default_factory=dict[str, Split])  # by size; else the last
 

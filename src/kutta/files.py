@@ -56,6 +56,17 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name in place of what is there; a copy where the disk has no links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove(target)
+    try:
+        os.link(source, target)
+    except OSError:
+        with atomic_path(target) as temporary:
+            shutil.copyfile(source, temporary)
+
+
 def remove(path: Path) -> None:
     """Delete a file or a directory, whether it is there or not."""
     if path.is_dir() and not path.is_symlink():
@@ -91,16 +102,6 @@ def locked_folder(folder: Path, busy: str) -> Generator[int]:
         yield handle
     finally:
         os.close(handle)
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """The same file under a second name; a copy where the disk cannot do that."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    remove(target)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _take_place(temporary: Path, path: Path) -> None:

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data.batches import BatchStream, PairList, batches_in_order, collate
-from kutta.data.store import Store, write_store
-from kutta.data.tokenizer import BOS, BPE, EOS, PAD, Split, Tokenizers
+from kutta.data.store import Store
+from kutta.data.tokenizer import BOS, BPE, EOS, PAD, Tokenizers
 from kutta.errors import InputError
+from tests.data.writing import split_of, write_store
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=80)
 SEEDS = st.integers(0, 2**40)
@@ -240,7 +241,7 @@ def test_a_validation_pair_beyond_the_budget_is_named():
 def test_split_vocabulary_store_and_batches_meet(tmp_path):
     """The straight line in small: text in, the same text out of a batch."""
     lines = [("a b@@ c", "x y"), ("c", "y z@@ z"), ("a a", "x")]
-    vocabulary = Split.learn(side for pair in lines for side in pair)
+    vocabulary = split_of(side for pair in lines for side in pair)
     pairs = ((vocabulary.encode(s), vocabulary.encode(t)) for s, t in lines)
     write_store(tmp_path / "s", pairs, len(vocabulary))
     stream = BatchStream(Store.open(tmp_path / "s"), 1000, 1)

@@ -5,12 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kutta.data.column import Column
+from tests.data.writing import column
 
 ROWS = st.lists(st.lists(st.integers(0, 65_535), max_size=5), max_size=8)
-
-
-def column(rows: list[list[int]]) -> Column:
-    return Column.of(rows, np.uint16)
 
 
 def lists(found: Column) -> list[list[int]]:
@@ -22,8 +19,6 @@ def lists(found: Column) -> list[list[int]]:
 @given(ROWS)
 def test_rows_come_back(rows):
     assert lists(column(rows)) == rows
-    raw = [np.array(row, np.uint16).tobytes() for row in rows]
-    assert lists(Column.from_bytes(raw, np.uint16)) == rows
 
 
 @given(st.lists(ROWS, min_size=1, max_size=4))

@@ -12,6 +12,7 @@ from kutta.data.column import Column
 from kutta.data.corpus import Block
 from kutta.data.encode import Encoded, Limits, Spelling, Tally, encoder, word_counter
 from kutta.data.tokenizer import BPE, Split, Tokenizers
+from tests.data.writing import split_of
 
 TEXT = ["the old man walks along the river", "größere häuser stehen näher am wasser"] * 4
 WORD = st.one_of(
@@ -36,7 +37,7 @@ def bpe() -> BPE:
 def test_spelling_makes_of_a_text_what_the_tokenizer_makes_of_it(bpe, remembered, blocks):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "REMEMBERED", remembered)
-        for tokenizer in (bpe, Split.learn(TEXT)):
+        for tokenizer in (bpe, split_of(TEXT)):
             spelling = Spelling(tokenizer, np.uint16)
             for texts in blocks:
                 assert lists(spelling.encode(texts)) == [tokenizer.encode(text) for text in texts]

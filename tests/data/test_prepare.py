@@ -9,7 +9,6 @@ import time
 import tracemalloc
 from multiprocessing.context import SpawnProcess
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,12 +18,12 @@ from kutta.data import corpus as corpus_module
 from kutta.data import prepare as prepare_module
 from kutta.data import store as store_module
 from kutta.data import workers
-from kutta.data.column import Column
 from kutta.data.encode import Limits, Tally, keep
 from kutta.data.prepare import prepare, read_dictionary
-from kutta.data.store import Store, write_store
+from kutta.data.store import Store
 from kutta.data.tokenizer import UNK, Tokenizers
 from kutta.errors import InputError
+from tests.data.writing import column, write_store
 
 PAIRS = [
     ("the old man", "der alte mann"),
@@ -65,7 +64,7 @@ def data_of(corpus, **changes):
 
 def kept_of(pairs, limits, tally):
     """The pairs that `keep` keeps, as lists."""
-    columns = (Column.of([pair[side] for pair in pairs], np.uint16) for side in range(2))
+    columns = (column([pair[side] for pair in pairs]) for side in range(2))
     source, target = keep(*columns, limits, tally)
     return [(s.tolist(), t.tolist()) for s, t in zip(source, target, strict=True)]
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from kutta.data import store as module
 from kutta.data.column import Column
-from kutta.data.store import ROWS, Store, write_chunks, write_store
+from kutta.data.store import ROWS, Store, write_chunks
 from kutta.errors import InputError
+from tests.data.writing import write_store
 
 IDS = st.lists(st.integers(0, 65_535), max_size=9)
 

@@ -14,6 +14,7 @@ from kutta.data import tokenizer as module
 from kutta.data.corpus import read_lines
 from kutta.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Split, Tokenizers
 from kutta.errors import InputError
+from tests.data.writing import split_of
 
 TEXT = [
     "the old man walks along the river and the young man sees the old river",
@@ -60,7 +61,7 @@ def test_bpe_never_makes_special_ids_of_text(bpe, text):
 def test_the_ids_of_a_text_are_those_of_its_words(bpe, text, more):
     """What preparing relies on: a word is encoded once and looked up ever after."""
     text = " ".join([text, *more, text])
-    for tokenizer in (bpe, Split.learn(TEXT)):
+    for tokenizer in (bpe, split_of(TEXT)):
         words = tokenizer.encode_words(text.split())
         assert [i for ids in words for i in ids] == tokenizer.encode(text)
 
@@ -114,12 +115,6 @@ def test_an_input_error_inside_the_lines_comes_out_as_it_is():
         BPE.learn(lines(), 300)
 
 
-def test_without_byte_fallback_unknown_characters_are_unknown():
-    tokenizer = BPE.learn(TEXT, 80, byte_fallback=False)
-    assert UNK in tokenizer.encode("本")
-    assert UNK in tokenizer.encode("a▁b")
-
-
 def test_learning_is_silent(capfd):
     BPE.learn(TEXT, 340)
     assert capfd.readouterr() == ("", "")
@@ -168,7 +163,7 @@ def test_bpe_dropout_differs_between_seeds_and_is_the_same_in_another_process(bp
 @given(tokens=st.lists(TOKEN, min_size=1))
 @settings(deadline=None)
 def test_split_gives_every_token_of_its_text_an_id_of_its_own(tokens):
-    vocabulary = Split.learn([" ".join(tokens)])
+    vocabulary = split_of([" ".join(tokens)])
     assert len(vocabulary) == 4 + len(set(tokens))
     ids = [vocabulary.encode(token) for token in tokens]
     assert all(len(i) == 1 and i[0] > EOS for i in ids)
@@ -176,12 +171,12 @@ def test_split_gives_every_token_of_its_text_an_id_of_its_own(tokens):
 
 
 def test_split_orders_by_frequency_then_alphabet():
-    vocabulary = Split.learn(["b c a", "c a", "z c"])
+    vocabulary = split_of(["b c a", "c a", "z c"])
     assert vocabulary.encode("c a b z") == [4, 5, 6, 7]
 
 
 def test_split_joins_marked_tokens_and_leaves_specials_out():
-    vocabulary = Split.learn(["viel@@ er bü@@ sche ."])
+    vocabulary = split_of(["viel@@ er bü@@ sche ."])
     ids = vocabulary.encode("viel@@ er bü@@ sche .")
     assert vocabulary.decode([BOS, *ids, EOS, PAD]) == "vieler büsche ."
     assert vocabulary.decode(ids[:3]) == "vieler bü"
@@ -189,7 +184,7 @@ def test_split_joins_marked_tokens_and_leaves_specials_out():
 
 
 def test_split_takes_special_names_in_a_text_for_words():
-    vocabulary = Split.learn(["<unk> says <pad> </s>"])
+    vocabulary = split_of(["<unk> says <pad> </s>"])
     ids = vocabulary.encode("<unk> <pad> </s> <s>")
     assert ids[3] == UNK
     assert min(ids[:3]) > EOS
@@ -197,16 +192,16 @@ def test_split_takes_special_names_in_a_text_for_words():
 
 
 def test_split_marks_what_it_does_not_know():
-    assert Split.learn(["a b"]).encode("a x b") == [4, UNK, 5]
+    assert split_of(["a b"]).encode("a x b") == [4, UNK, 5]
 
 
 def test_split_without_tokens_is_an_error():
     with pytest.raises(InputError, match="no tokens"):
-        Split.learn(["", "  "])
+        split_of(["", "  "])
 
 
 def split() -> Split:
-    return Split.learn(["a b@@ c", "<pad> a"])
+    return split_of(["a b@@ c", "<pad> a"])
 
 
 SAVED = {

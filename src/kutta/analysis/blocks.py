@@ -1,6 +1,7 @@
 """What every block does to the states: lengths, directions, and the coefficients it has learned."""
 
 from collections import defaultdict
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -87,9 +88,7 @@ def _row(place: Place, time: float | None, looks: list[dict[str, list[float]]]) 
         name: np.median([look[name] for look in looks], axis=0).tolist() for name in looks[0]
     }
     return {
-        "stack": place.stack,
-        "layer": place.layer,
-        "sublayers": place.sublayers,
+        **asdict(place),
         "time": time,
         **{
             name: medians[name] if name in ("stages", "cosine_to_first") else medians[name][0]

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -42,9 +43,7 @@ def measure_gradients(subject: Subject, track: Track) -> dict[str, Any]:
             squares[place] += float((y.grad.double() ** 2).sum()) if y.grad is not None else 0.0
     rows = [
         {
-            "stack": place.stack,
-            "layer": place.layer,
-            "sublayers": place.sublayers,
+            **asdict(place),
             "state": math.sqrt(squares[place]),
             "parameters": norm,
         }

@@ -14,6 +14,7 @@ import copy
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -147,9 +148,7 @@ def _row(key: Key, own_time: float, numbers: list[Numbers | None]) -> dict[str, 
     place, method, time = key
     good = [n for n in numbers if n is not None]
     row: dict[str, Any] = {
-        "stack": place.stack,
-        "layer": place.layer,
-        "sublayers": place.sublayers,
+        **asdict(place),
         "method": method,
         "time": time,
         "span": 1.0 if time == "1" else own_time,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -24,11 +23,6 @@ class Column:
 
     ids: Tokens
     lengths: Lengths
-
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[int] | Tokens], kind: type[np.integer[Any]]) -> Self:
-        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        return cls(np.fromiter(chain.from_iterable(rows), kind, int(lengths.sum())), lengths)
 
     @classmethod
     def from_bytes(cls, rows: Sequence[bytes], kind: type[np.integer[Any]]) -> Self:

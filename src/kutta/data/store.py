@@ -3,7 +3,6 @@
 import mmap
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -12,7 +11,6 @@ import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
 from kutta.data.column import Column, Lengths, Tokens, id_type
-from kutta.data.tokenizer import Pair
 from kutta.errors import InputError
 from kutta.files import atomic_path
 
@@ -26,24 +24,11 @@ Chunk = tuple[Column, Column]  # some pairs: source and target
 arrow: Any = pa  # pyarrow ships no types; it is used in this file only
 
 
-def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
+def write_chunks(path: Path, chunks: Iterable[Chunk], vocab_size: int) -> int:
     """Write encoded pairs as they come, in flat memory and atomically; return how many.
 
     Ids take two bytes where `vocab_size` (of the larger side) allows it, else four.
     """
-    kind = id_type(vocab_size)
-
-    def chunks() -> Iterator[Chunk]:
-        stream = iter(pairs)
-        while some := list(islice(stream, ROWS)):
-            source, target = (Column.of([pair[side] for pair in some], kind) for side in range(2))
-            yield source, target
-
-    return write_chunks(path, chunks(), vocab_size)
-
-
-def write_chunks(path: Path, chunks: Iterable[Chunk], vocab_size: int) -> int:
-    """As `write_store`, of pairs that come many at once: source and target column."""
     item = arrow.list_(arrow.from_numpy_dtype(id_type(vocab_size)))
     schema = arrow.schema([(side, item) for side in _SIDES], metadata=_MARK)
     written = 0

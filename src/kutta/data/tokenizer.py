@@ -3,7 +3,6 @@
 import io
 import random
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,13 +65,7 @@ class BPE(Tokenizer):
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     @classmethod
-    def learn(
-        cls,
-        lines: Iterable[str],
-        vocab_size: int,
-        character_coverage: float = 1.0,
-        byte_fallback: bool = True,
-    ) -> Self:
+    def learn(cls, lines: Iterable[str], vocab_size: int) -> Self:
         """Learn at most `vocab_size` pieces (fewer where the text has not more to merge)."""
         model, failures = io.BytesIO(), list[InputError]()
 
@@ -89,8 +82,8 @@ class BPE(Tokenizer):
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,
-                character_coverage=character_coverage,
-                byte_fallback=byte_fallback,
+                character_coverage=1.0,
+                byte_fallback=True,
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,
@@ -189,11 +182,6 @@ class Split(Tokenizer):
         self._tokens = [*SPECIALS, *tokens]
         # Built from ordinary tokens alone: a "<pad>" in a text is a word like any other.
         self._ids = {token: i for i, token in enumerate(tokens, start=len(SPECIALS))}
-
-    @classmethod
-    def learn(cls, lines: Iterable[str]) -> Self:
-        """The vocabulary of a text."""
-        return cls.of(Counter(token for line in lines for token in line.split()))
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> Self:

@@ -1,0 +1,34 @@
+"""Columns, stores and vocabularies from plain lists, for tests."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kutta.data import store
+from kutta.data.column import Column, id_type
+from kutta.data.store import Chunk, write_chunks
+from kutta.data.tokenizer import Ids, Pair, Split
+
+
+def column(rows: Sequence[Ids], kind: type[np.integer[Any]] = np.uint16) -> Column:
+    return Column.from_bytes([np.array(row, kind).tobytes() for row in rows], kind)
+
+
+def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
+    """Write encoded pairs, as many at once as a record holds; return how many."""
+
+    def chunks() -> Iterator[Chunk]:
+        stream, kind = iter(pairs), id_type(vocab_size)
+        while some := list(islice(stream, store.ROWS)):
+            yield column([pair[0] for pair in some], kind), column([pair[1] for pair in some], kind)
+
+    return write_chunks(path, chunks(), vocab_size)
+
+
+def split_of(lines: Iterable[str]) -> Split:
+    """The vocabulary of a text that is already split."""
+    return Split.of(Counter(token for line in lines for token in line.split()))
