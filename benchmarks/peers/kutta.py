@@ -90,11 +90,8 @@ def job(place: Place, case: Case) -> Job:
         update = number_in(r"^step (\d+)  epoch", line)
         if update is None:
             return None
-        return next(
-            r["tokens"]
-            for r in reversed(read_records(folder / "metrics.jsonl"))
-            if r["step"] == update
-        )
+        records = reversed(Run.records_at(folder))
+        return next(r["tokens"] for r in records if r["step"] == update)
 
     return Job([*kutta, "train", str(config)], {}, tokens)
 
