@@ -9,10 +9,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 
 from kutta import __version__
 from kutta.errors import InputError
@@ -106,7 +110,7 @@ def resume(run: Path, trainer: Trainer) -> Progress | None:
             trainer.scale = replace(trainer.scale, **state["scale"])
         return Progress(**state["progress"])
     except LostRank:
-        raise  # the leader says what is wrong
+        raise  # rank 0 says what is wrong
     except (OSError, ValueError, KeyError, TypeError, InputError) as error:
         before = checkpoints[-2].path.name if len(checkpoints) > 1 else "the beginning"
         raise InputError(
@@ -120,12 +124,15 @@ Tensors = dict[str, Tensor]
 
 def _moments(trainer: Trainer) -> Tensors:
     """Adam's state by parameter name: step, exp_avg, exp_avg_sq."""
-    state = trainer.optimizer.state
     return {
         f"{key}.{name}": value.contiguous()
-        for name, parameter in trainer.model.named_parameters()
-        for key, value in state.get(parameter, {}).items()
+        for name, entries in _optimizer_state(trainer)["state"].items()
+        for key, value in entries.items()
     }
+
+
+def _optimizer_state(trainer: Trainer) -> dict[str, Any]:
+    return cast(dict[str, Any], get_optimizer_state_dict(trainer.model, trainer.optimizer))
 
 
 def _parts(trainer: Trainer) -> Tensors:
@@ -151,14 +158,17 @@ def _read(trainer: Trainer, checkpoint: Checkpoint) -> tuple[Tensors, Tensors]:
 
 
 def _restore_moments(trainer: Trainer, tensors: Tensors) -> None:
-    """Put Adam's state back; a parameter of which there is none begins anew."""
-    left = dict(tensors)
+    """Put Adam's state back; a parameter of which there is none starts from zero moments."""
+    left, state = dict(tensors), dict[str, Tensors]()
     for name, parameter in trainer.model.named_parameters():
         if f"step.{name}" not in left:
+            zeros = {key: torch.zeros_like(parameter) for key in _MOMENTS}
+            state[name] = {"step": torch.zeros(())} | zeros
             continue
-        state = {key: left.pop(f"{key}.{name}") for key in ("step", *_MOMENTS)}
-        if not state["exp_avg"].shape == state["exp_avg_sq"].shape == parameter.shape:
+        state[name] = {key: left.pop(f"{key}.{name}") for key in ("step", *_MOMENTS)}
+        if any(state[name][key].shape != parameter.shape for key in _MOMENTS):
             raise InputError(f"the moments of {name} have another shape")
-        trainer.optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
     if left:
         raise InputError(f"there are moments of {min(left)}, which the model does not have")
+    whole = _optimizer_state(trainer) | {"state": state}
+    set_optimizer_state_dict(trainer.model, trainer.optimizer, cast(Any, whole))
