@@ -1,6 +1,7 @@
 """Reading settings: TOML or JSON, what they extend, and what the command line changes.
 
     extends = "wmt14-en-de-base"     a preset by its name, or the path of a file beside this one
+                                     (or in the folder presets beside it)
 
 A config has all settings of the one it extends, except `run`, and replaces those it names.
 """
@@ -52,10 +53,19 @@ def _extended(path: Path, below: tuple[Path, ...]) -> Settings:
         return own
     if not isinstance(name, str):
         raise InputError(f"{path}: extends = {name!r} does not fit: write one name, in quotes.")
-    base = _extended(find_preset(name, path), (*below, path.resolve()))
+    base = extended(name, path, below)
+    return Settings(merge(base.values, own.values), base.origins | own.origins)
+
+
+def extended(name: str, asked_by: Path, below: tuple[Path, ...] = ()) -> Settings:
+    """The settings that a file takes over by `extends = name`: all but the run.
+
+    `below` are the files that extend the one that asks.
+    """
+    base = _extended(find_preset(name, asked_by), (*below, asked_by.resolve()))
     base.values.pop("run", None)  # two configs never share a folder by accident
     base.origins.pop("run", None)
-    return Settings(merge(base.values, own.values), base.origins | own.origins)
+    return base
 
 
 def merge(values: Values, change: Values) -> Values:
@@ -110,15 +120,18 @@ def shipped(folder: str) -> Path:
 
 
 def presets() -> dict[str, Path]:
-    """The configs that come with Kutta, by name."""
-    return {path.stem: path for path in sorted(shipped("configs").glob("*.toml"))}
+    """The configs that come with Kutta, by name: those of configs, then those of experiments."""
+    folders = shipped("configs"), shipped("experiments") / "presets"
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
 
 
 def find_preset(name: str, asked_by: Path) -> Path:
-    """The file that `extends` names: beside the file that asks, or a preset of Kutta."""
-    beside = asked_by.parent / (name if name.endswith(".toml") else f"{name}.toml")
-    if beside.is_file():
-        return beside
+    """The file that `extends` names: beside the file that asks, in the folder presets there, or
+    a preset of Kutta."""
+    file = name if name.endswith(".toml") else f"{name}.toml"
+    for beside in (asked_by.parent / file, asked_by.parent / "presets" / file):
+        if beside.is_file():
+            return beside
     known = presets()
     if name not in known:
         near = suggest(name, [*known])
