@@ -7,9 +7,10 @@ A config has all settings of the one it extends, except `run`, and replaces thos
 """
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,8 +37,12 @@ def read_settings(path: Path, overrides: Iterable[str] = ()) -> Settings:
         settings.values.setdefault("run", f"runs/{path.stem}")
         settings.origins.setdefault("run", "the name of the file")
     for override in overrides:
+        changed: Values = {}
+        apply_override(changed, override)
         apply_override(settings.values, override)
-        settings.origins[override.partition("=")[0].strip()] = "--set"
+        key = override.partition("=")[0].strip()
+        kept = {k: of for k, of in settings.origins.items() if not f"{k}.".startswith(f"{key}.")}
+        settings = replace(settings, origins=kept | {k: "--set" for k, _ in _leaves(changed)})
     return settings
 
 
@@ -122,7 +127,23 @@ def shipped(folder: str) -> Path:
 def presets() -> dict[str, Path]:
     """The configs that come with Kutta, by name: those of configs, then those of experiments."""
     folders = shipped("configs"), shipped("experiments") / "presets"
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+    files = (sorted(folder.glob("*.toml"), key=lambda file: file.stem) for folder in folders)
+    return {file.stem: file for inside in files for file in inside}
+
+
+def find_config(name: str | Path) -> Path:
+    """The file or folder of this path, or else the preset of this name."""
+    path = Path(name)
+    if os.path.exists(path):  # unlike Path.exists, no error where a name is too long for a file
+        return path
+    known = presets()
+    if str(name) in known:
+        return known[str(name)]
+    if path.suffix or len(path.parts) > 1:
+        ours = f", or type {path.stem} for the preset" if path.stem in known else ""
+        raise InputError(f"There is no config file {path}; check the path{ours}.")
+    near = suggest(str(name), [*known]) or "; `kutta info --list` shows the presets"
+    raise InputError(sentence(f"There is no config file or preset {str(name)!r}{near}"))
 
 
 def find_preset(name: str, asked_by: Path) -> Path:
