@@ -145,6 +145,13 @@ def test_the_page_of_presets_lists_every_file_with_its_figures() -> None:
         assert tokens == f"{train.batch_tokens * train.accumulate:,}", name
 
 
+def test_the_config_of_one_s_own_on_the_page_works(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "presets.md").read_text(encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    config = Config.load(tmp_path / "mine.toml")
+    assert (config.run, config.data.target, config.model.d_model) == ("runs/mine", "nl", 128)
+
+
 # ---- sizes ----------------------------------------------------------------------------------
 
 
