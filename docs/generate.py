@@ -44,8 +44,20 @@ def configuration() -> str:
         "",
         "A config is a TOML file. `kutta train CONFIG --set section.key=value` changes a setting",
         "for one command. A name that does not exist is an error, with the nearest one suggested.",
+        "`kutta info CONFIG --resolved` prints every setting with its origin.",
         "",
-        "`run` (required): the folder where everything of a run lives.",
+        "`run`: the folder where everything of a run lives. The default is `runs/NAME` for a file",
+        "`NAME.toml`.",
+        "",
+        "`extends`: a config to take all other settings from, by the path of a file or the name of",
+        "a [preset](presets.md). What is written in the file replaces what it extends:",
+        "",
+        "```toml",
+        'extends = "wmt14-en-de-base"',
+        "",
+        "[model]",
+        "encoder_layers = 12",
+        "```",
     ]
     for name, info in Config.model_fields.items():
         section = info.annotation

@@ -4,7 +4,9 @@ import gzip
 import re
 import tomllib
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from rich.console import Console
 
 from kutta.commands import evaluate_run
 from kutta.config import Config, ModelConfig
+from kutta.config.load import read_settings
 from kutta.data.corpus import read_lines
 from kutta.data.plan import plan_epoch
 from kutta.data.prepare import expected_vocabulary
@@ -83,6 +86,29 @@ def test_run_and_text_follow_the_name(name: str) -> None:
         assert (config.data.source, config.data.target) == ("en", languages[1])
 
 
+def written(name: str) -> dict[str, Any]:
+    """What stands in the file itself."""
+    return tomllib.loads(PRESETS[name].read_text(encoding="utf-8"))
+
+
+EXTENDED = [name for name in PRESETS if "extends" in written(name)]
+
+
+def test_the_presets_of_a_corpus_share_one_complete_file() -> None:
+    complete = {"wmt14-en-de-base", "ptb-1-layer", "multi30k-en-de", "multi30k-residual"}
+    assert set(PRESETS) - set(EXTENDED) == complete | {"summarization", "gec"}
+
+
+@pytest.mark.parametrize("name", EXTENDED)
+def test_a_preset_says_only_what_differs_from_the_one_it_extends(name: str) -> None:
+    own = written(name)
+    base = load(own.pop("extends"))
+    assert own.keys() <= {"data", "model", "train", "decode"}, "the run follows from the name"
+    for section, values in own.items():
+        for key, value in values.items():
+            assert base.value(f"{section}.{key}") != value, f"{section}.{key}"
+
+
 AVERAGED = [name for name in PRESETS if load(name).train.final_model == "average"]
 
 
@@ -95,8 +121,9 @@ def test_the_checkpoints_to_average_are_kept(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_head_tells_how_to_get_the_baseline(name: str) -> None:
-    head = PRESETS[name].read_text(encoding="utf-8").partition("run =")[0]
-    assert head.startswith("# ")
+    text = PRESETS[name].read_text(encoding="utf-8")
+    head = "\n".join(takewhile(lambda line: line.startswith("# "), text.splitlines()))
+    assert head
     if name in PAPER and load(name).model.solver != "euler":
         assert " ".join(f"--set {override}" for override in RESIDUAL) in head
         assert load(name, *RESIDUAL).model.solver == "euler"
@@ -117,6 +144,13 @@ def test_the_page_of_presets_lists_every_file_with_its_figures() -> None:
         assert millions == f"{parameters(name) / 1e6:.1f}M", name
         assert steps == f"{train.max_steps:,}", name
         assert tokens == f"{train.batch_tokens * train.accumulate:,}", name
+
+
+def test_the_config_of_one_s_own_on_the_page_works(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "presets.md").read_text(encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    config = Config.load(tmp_path / "mine.toml")
+    assert (config.run, config.data.target, config.model.d_model) == ("runs/mine", "nl", 128)
 
 
 # ---- sizes ----------------------------------------------------------------------------------
@@ -302,8 +336,11 @@ LANGUAGE = {"model": {"tie_embeddings"}, "train": {"final_model", "patience"}}
 
 @pytest.mark.parametrize("name", PAPER)
 def test_a_reader_sees_every_value_that_the_paper_states(name: str) -> None:
-    """Even where it equals our default: a preset does not change when a default does."""
-    written = tomllib.loads(PRESETS[name].read_text(encoding="utf-8"))
+    """In the file or in one it extends, even where it equals our default.
+
+    So a preset does not change when a default does.
+    """
+    written = read_settings(PRESETS[name]).values
     for needed in (STATED, TRANSLATION if name in WMT else LANGUAGE):
         for section, keys in needed.items():
             assert keys <= written[section].keys()

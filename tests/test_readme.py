@@ -47,7 +47,7 @@ def test_the_commands_are_those_tested_here() -> None:
         "kutta train mine.toml",
         "kutta evaluate runs/mine",
         'echo "A dog runs." | kutta translate runs/mine',
-        "kutta train configs/multi30k-rk2.toml --set data.dir=data/multi30k-bpe/en-de",
+        "kutta train multi30k-rk2 --set data.dir=data/multi30k-bpe/en-de",
         "kutta evaluate runs/multi30k-rk2",
     ]
 
@@ -63,7 +63,6 @@ def test_training_on_ones_own_data_works_as_written(toy_run: Path, tmp_path: Pat
 
 
 def test_training_on_multi30k_works_as_written(shared_data: Path, tmp_path: Path) -> None:
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
     text = tmp_path / "data" / "multi30k-bpe" / "en-de"
     text.mkdir(parents=True)
     for file in (shared_data / "multi30k-bpe" / "en-de").glob("*.??.gz"):

@@ -59,7 +59,7 @@ figure = "bars"
 axis = "layers"
 
 [scales.small]
-preset = "toy-preset.toml"
+extends = "toy-preset"
 corpus = "toy text"
 seeds = [1]
 note = "Too small to mean anything."

@@ -43,26 +43,36 @@ def test_what_holds_at_one_scale_wins_over_what_holds_at_all(plan_of: PlanOf) ->
     assert plan.experiment.rows["rk2"].name_at("paper") == "RK2"
 
 
-def test_the_words_of_a_preset_come_from_row_and_column(plan_of: PlanOf, folder: Path) -> None:
+def test_the_last_to_name_a_preset_wins(plan_of: PlanOf, folder: Path) -> None:
+    """The scale comes first, then column and row, then what they say for this scale."""
     text = (folder / "toy-preset.toml").read_text()
-    for column in ("a", "b"):
-        for row in ("c", "d"):
-            changed = text.replace("vocab_size = 300", f"vocab_size = 3{ord(column)}{ord(row)}")
-            (folder / f"{column}-{row}.toml").write_text(changed)
+    (folder / "presets").mkdir()
+    for size in (310, 320, 330):  # in the folder presets, where experiments keep theirs
+        changed = text.replace("vocab_size = 300", f"vocab_size = {size}")
+        (folder / "presets" / f"p{size}.toml").write_text(changed)
     plan = plan_of(
-        ("toy-preset.toml", "{text}-{kind}.toml"),
-        ("at = 1\n", 'at = 1\nsmall.preset.text = "a"\n'),
-        ("at = 2\n", 'at = 2\nsmall.preset.text = "b"\n'),
-        ('name = "Residual"', 'name = "Residual"\nsmall.preset.kind = "c"'),
-        ('name = "RK2"', 'name = "RK2"\nsmall.preset.kind = "d"'),
+        ("at = 2\n", 'at = 2\nsmall.extends = "p320"\n'),
+        ('name = "RK2"', 'name = "RK2"\nextends = "p310"\nsmall.extends = { two = "p330" }'),
     )
-    sizes = {run.name: run.config.data.vocab_size for run in plan.runs}
-    assert sizes == {
-        "residual-one-s1": 39799,
-        "rk2-one-s1": 397100,
-        "residual-two-s1": 39899,
-        "rk2-two-s1": 398100,
+    assert {run.name: run.config.data.vocab_size for run in plan.runs} == {
+        "residual-one-s1": 300,
+        "rk2-one-s1": 310,
+        "residual-two-s1": 320,
+        "rk2-two-s1": 330,
     }
+
+
+def test_a_preset_may_extend_another(plan_of: PlanOf, folder: Path) -> None:
+    (folder / "mine.toml").write_text('extends = "toy-preset"\n[model]\nheads = 4\n')
+    plan = plan_of(('"toy-preset"', '"mine"'))
+    assert {(r.config.model.heads, r.config.model.d_model) for r in plan.runs} == {(4, 16)}
+
+
+def test_presets_that_go_in_a_circle_are_named(plan_of: PlanOf, folder: Path) -> None:
+    (folder / "a.toml").write_text('extends = "b"')
+    (folder / "b.toml").write_text('extends = "a"')
+    with pytest.raises(InputError, match=r"circle \(toy.toml -> a.toml -> b.toml -> a.toml\)"):
+        plan_of(('"toy-preset"', '"a"'))
 
 
 def test_a_row_may_run_in_some_columns_only(plan_of: PlanOf) -> None:

@@ -13,12 +13,13 @@ from kutta.errors import InputError
 
 # Each module adds its commands to the app, in the order in which `kutta --help` lists them.
 from kutta.cli import run  # isort: skip
+from kutta.cli import info  # isort: skip
 from kutta.cli import sample  # isort: skip
 from kutta.cli import data  # isort: skip
 from kutta.cli import analyze  # isort: skip
 from kutta.cli import reproduce  # isort: skip
 
-__all__ = ["analyze", "app", "data", "main", "reproduce", "run", "sample"]
+__all__ = ["analyze", "app", "data", "info", "main", "reproduce", "run", "sample"]
 
 
 def main() -> None:

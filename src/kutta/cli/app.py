@@ -18,7 +18,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ConfigFile = Annotated[Path, typer.Argument(help="a .toml file", show_default=False)]
+ConfigFile = Annotated[
+    Path, typer.Argument(help="a .toml file, or the name of a preset", show_default=False)
+]
 Run = Annotated[Path, typer.Argument(help="the folder of a run", show_default=False)]
 Settings = Annotated[
     list[str] | None,

@@ -1,7 +1,7 @@
 """The commands around one run: from a config to a trained model and its scores."""
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -243,37 +243,3 @@ def average(
     from kutta.commands import average_run
 
     typer.echo(average_run(run, last, step or [], output))
-
-
-@app.command()
-def info(
-    what: Annotated[Path, typer.Argument(help="a config file or the folder of a run")],
-    set: Settings = None,
-    json: AsJson = False,
-) -> None:
-    """Show the method, the parameters by part, and the arithmetic per token."""
-    from kutta.commands import describe
-
-    facts = describe(what, set or [])
-    if json:
-        print_json(facts)
-    else:
-        for name, value in facts.items():
-            parts = cast(dict[str, Any], value) if isinstance(value, dict) else {"": value}
-            for part, fact in parts.items():
-                title = f"{name} {part}".strip().replace("_", " ")
-                typer.echo(f"{title:<32}{_shown(fact)}")
-
-
-@app.command()
-def methods() -> None:
-    """List the methods that model.solver may name, and the weights of model.gamma."""
-    from kutta.ode.catalogue import gamma_table, method_table
-
-    typer.echo(f"{method_table()}\n\n{gamma_table()}")
-
-
-def _shown(fact: Any) -> str:
-    if isinstance(fact, bool):
-        return "yes" if fact else "no"
-    return f"{fact:,}" if isinstance(fact, int) else str(fact)

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from kutta.config.data import DataConfig
 from kutta.config.decode import DecodeConfig
-from kutta.config.load import read_settings
+from kutta.config.load import find_config, read_settings
 from kutta.config.mistakes import first_mistake
 from kutta.config.model import ModelConfig
 from kutta.config.section import Section
@@ -99,10 +99,21 @@ class Config(Section):
 
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Config":
-        """Read a .toml file (or a run's config.json); overrides are "key=value" strings."""
-        settings = read_settings(Path(path), overrides)
-        values = from_earlier(settings.values) if Path(path).suffix == ".json" else settings.values
-        return cls.parse(values, where=str(path))
+        """Read a .toml file, a preset by its name, or a run's config.json.
+
+        Overrides are "key=value" strings.
+        """
+        return cls.load_with_origins(path, overrides)[0]
+
+    @classmethod
+    def load_with_origins(
+        cls, path: str | Path, overrides: Iterable[str] = ()
+    ) -> tuple["Config", dict[str, str]]:
+        """A config, and where each setting that is not a default was written."""
+        file = find_config(path)
+        settings = read_settings(file, overrides)
+        values = from_earlier(settings.values) if file.suffix == ".json" else settings.values
+        return cls.parse(values, where=str(file)), settings.origins
 
     @classmethod
     def parse(cls, values: dict[str, Any], where: str = "the config") -> "Config":

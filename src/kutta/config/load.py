@@ -1,14 +1,16 @@
 """Reading settings: TOML or JSON, what they extend, and what the command line changes.
 
     extends = "wmt14-en-de-base"     a preset by its name, or the path of a file beside this one
+                                     (or in the folder presets beside it)
 
 A config has all settings of the one it extends, except `run`, and replaces those it names.
 """
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,8 +37,12 @@ def read_settings(path: Path, overrides: Iterable[str] = ()) -> Settings:
         settings.values.setdefault("run", f"runs/{path.stem}")
         settings.origins.setdefault("run", "the name of the file")
     for override in overrides:
+        changed: Values = {}
+        apply_override(changed, override)
         apply_override(settings.values, override)
-        settings.origins[override.partition("=")[0].strip()] = "--set"
+        key = override.partition("=")[0].strip()
+        kept = {k: of for k, of in settings.origins.items() if not f"{k}.".startswith(f"{key}.")}
+        settings = replace(settings, origins=kept | {k: "--set" for k, _ in _leaves(changed)})
     return settings
 
 
@@ -52,10 +58,19 @@ def _extended(path: Path, below: tuple[Path, ...]) -> Settings:
         return own
     if not isinstance(name, str):
         raise InputError(f"{path}: extends = {name!r} does not fit: write one name, in quotes.")
-    base = _extended(find_preset(name, path), (*below, path.resolve()))
+    base = extended(name, path, below)
+    return Settings(merge(base.values, own.values), base.origins | own.origins)
+
+
+def extended(name: str, asked_by: Path, below: tuple[Path, ...] = ()) -> Settings:
+    """The settings that a file takes over by `extends = name`: all but the run.
+
+    `below` are the files that extend the one that asks.
+    """
+    base = _extended(find_preset(name, asked_by), (*below, asked_by.resolve()))
     base.values.pop("run", None)  # two configs never share a folder by accident
     base.origins.pop("run", None)
-    return Settings(merge(base.values, own.values), base.origins | own.origins)
+    return base
 
 
 def merge(values: Values, change: Values) -> Values:
@@ -110,15 +125,34 @@ def shipped(folder: str) -> Path:
 
 
 def presets() -> dict[str, Path]:
-    """The configs that come with Kutta, by name."""
-    return {path.stem: path for path in sorted(shipped("configs").glob("*.toml"))}
+    """The configs that come with Kutta, by name: those of configs, then those of experiments."""
+    folders = shipped("configs"), shipped("experiments") / "presets"
+    files = (sorted(folder.glob("*.toml"), key=lambda file: file.stem) for folder in folders)
+    return {file.stem: file for inside in files for file in inside}
+
+
+def find_config(name: str | Path) -> Path:
+    """The file or folder of this path, or else the preset of this name."""
+    path = Path(name)
+    if os.path.exists(path):  # unlike Path.exists, no error where a name is too long for a file
+        return path
+    known = presets()
+    if str(name) in known:
+        return known[str(name)]
+    if path.suffix or len(path.parts) > 1:
+        ours = f", or type {path.stem} for the preset" if path.stem in known else ""
+        raise InputError(f"There is no config file {path}; check the path{ours}.")
+    near = suggest(str(name), [*known]) or "; `kutta info --list` shows the presets"
+    raise InputError(sentence(f"There is no config file or preset {str(name)!r}{near}"))
 
 
 def find_preset(name: str, asked_by: Path) -> Path:
-    """The file that `extends` names: beside the file that asks, or a preset of Kutta."""
-    beside = asked_by.parent / (name if name.endswith(".toml") else f"{name}.toml")
-    if beside.is_file():
-        return beside
+    """The file that `extends` names: beside the file that asks, in the folder presets there, or
+    a preset of Kutta."""
+    file = name if name.endswith(".toml") else f"{name}.toml"
+    for beside in (asked_by.parent / file, asked_by.parent / "presets" / file):
+        if beside.is_file():
+            return beside
     known = presets()
     if name not in known:
         near = suggest(name, [*known])

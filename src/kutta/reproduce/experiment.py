@@ -1,7 +1,8 @@
 """An experiment: a table or a figure of the paper as one TOML file.
 
-Its cells are rows x columns. The settings of a cell are a preset, changed by its scale, its column
-and its row, first by what holds at every scale, then by what holds at this one.
+Its cells are rows x columns. The settings of a cell are those of the preset it extends, changed by
+its scale, its column and its row, first by what holds at every scale, then by what holds at this
+one. Each of them may name the preset; what comes later wins.
 """
 
 import re
@@ -9,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from kutta.config import Section
-from kutta.config.load import merge, read_settings, read_values, shipped
+from kutta.config.load import extended, merge, read_values, shipped
 from kutta.config.mistakes import first_mistake, sentence, suggest
 from kutta.errors import InputError
 from kutta.reproduce.claims import Claim
@@ -27,22 +28,41 @@ Published = float | list[float]  # by the first metric alone, or by each in turn
 
 
 class Change(Section):
-    """Settings that take the place of a preset's, by section."""
+    """The preset to extend, by its name or by columns, and settings that replace the preset's."""
 
+    extends: str | dict[str, str] = ""
     data: dict[str, Any] = Field(default_factory=dict[str, Any])
     model: dict[str, Any] = Field(default_factory=dict[str, Any])
     train: dict[str, Any] = Field(default_factory=dict[str, Any])
     decode: dict[str, Any] = Field(default_factory=dict[str, Any])
 
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "preset" in values:
+            raise ValueError('preset is now extends; write extends = "NAME", a name without .toml')
+        return cast(Any, values)
+
+    @field_validator("extends", mode="before")
+    @classmethod
+    def _names_presets(cls, value: Any) -> Any:
+        names = cast(dict[str, Any], value).values() if isinstance(value, dict) else [value]
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError('name a preset in quotes, or one for each column: { key = "NAME" }')
+        return cast(Any, value)
+
     def values(self) -> dict[str, Any]:
         """These settings as plain values of a config, by section."""
-        return {section: getattr(self, section) for section in Change.model_fields}
+        return {name: getattr(self, name) for name in ("data", "model", "train", "decode")}
+
+    def preset(self, column: str) -> str:
+        """The preset that is named for the cells of a column, or nothing."""
+        return self.extends if isinstance(self.extends, str) else self.extends.get(column, "")
 
 
 class Here(Change):
-    """What a row or a column is at one scale; `preset` fills the {words} of the preset's path."""
+    """What a row or a column is at one scale."""
 
-    preset: dict[str, str] = Field(default_factory=dict[str, str])
     name: str = ""
     at: float | None = None
 
@@ -59,7 +79,6 @@ class Sentences(Section):
 class Scale(Change):
     """The size at which all is run: the paper's on GPUs, or small on two cores."""
 
-    preset: str
     corpus: str
     seeds: list[int] = Field(min_length=1)
     note: str = ""
@@ -110,7 +129,7 @@ class Row(Part):
         lists = [v for v in self.published.values() if isinstance(v, list)]
         if any(not 1 <= len(values) <= metrics for values in lists):
             yield f"rows.{key}: published has more numbers than there are metrics ({metrics})"
-        runs = self.against or self.data or self.model or self.train or self.decode
+        runs = self.against or self.extends or any(self.values().values())
         if self.quoted and (runs or not self.published):
             yield (
                 f"rows.{key}: a quoted row has published numbers and nothing to run; leave "
@@ -178,9 +197,33 @@ class Experiment(Section):
         for number, claim in enumerate(self.claims, start=1):
             for mistake in claim.mistakes_of(self.all_cells(), self.better):
                 yield f"claim {number} ({claim.says!r}): {mistake}"
+        yield from self._preset_mistakes()
         places = [c.at_scale(scale) for c in self.columns.values() for scale in self.scales]
         if self.figure == "lines" and None in places:
             yield "figure = 'lines' needs at, the place on the x axis, in every column"
+
+    def _preset_mistakes(self) -> Iterator[str]:
+        """Cells whose preset nobody names, and presets that are named for no column."""
+        for scale in self.scales:
+            for row, column in self.cells():
+                where = f"row {row}, column {column} at scale {scale}"
+                for change in self.changes(scale, row, column):
+                    named = change.extends if isinstance(change.extends, dict) else {}
+                    for wrong in sorted(named.keys() - self.columns.keys()):
+                        near = suggest(wrong, [*self.columns])
+                        yield f"{where}: extends names a preset for {wrong!r}, no column{near}"
+                if not self.preset(scale, row, column):
+                    yield f"{where} extends no preset; add extends to the scale, column or row"
+
+    def changes(self, scale: ScaleName, row: str, column: str) -> list[Change]:
+        """What makes a cell, in the order in which it is applied."""
+        parts = (self.columns[column], self.rows[row])
+        return [self.scales[scale], *parts, *(part.here(scale) for part in parts)]
+
+    def preset(self, scale: ScaleName, row: str, column: str) -> str:
+        """The preset that a cell extends: the last that is named for it."""
+        named = [change.preset(column) for change in self.changes(scale, row, column)]
+        return next(filter(None, reversed(named)), "")
 
     def cells(self) -> list[tuple[str, str]]:
         """The (row, column) pairs that are run, column by column."""
@@ -206,10 +249,8 @@ def config_of(
     experiment: Experiment, where: Path, scale: ScaleName, row: str, column: str
 ) -> dict[str, Any]:
     """The settings of a cell as plain values, before seed and folders are put in."""
-    chosen, parts = experiment.scales[scale], (experiment.columns[column], experiment.rows[row])
-    words = parts[0].here(scale).preset | parts[1].here(scale).preset
-    values = read_settings(_preset(chosen.preset, words, where)).values
-    for change in (chosen, *parts, *(part.here(scale) for part in parts)):
+    values = extended(experiment.preset(scale, row, column), where).values
+    for change in experiment.changes(scale, row, column):
         values = merge(values, change.values())
     return values
 
@@ -238,19 +279,3 @@ def find(name: str) -> Path:
         near = suggest(name, [*known, "all"])
         raise InputError(sentence(f"There is no experiment {name!r}{near}"))
     return known[name]
-
-
-def _preset(template: str, words: dict[str, str], where: Path) -> Path:
-    """The file of a preset: below the experiment's folder, or one that comes with Kutta."""
-    try:
-        name = template.format(**words)
-    except (KeyError, IndexError, ValueError) as error:
-        raise InputError(
-            f"{where}: the preset {template!r} has a word that no row or column gives ({error}); "
-            'write it as preset.word = "..." there.'
-        ) from None
-    ours = shipped("experiments")
-    for place in (where.parent, ours, ours.parent):
-        if (place / name).is_file():
-            return place / name
-    raise InputError(f"{where}: there is no preset {name}, neither beside it nor in Kutta.")

@@ -1,0 +1,75 @@
+"""The commands that show what there is: configs, presets, runs and methods."""
+
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from kutta.cli.app import AsJson, Settings, app, print_json
+from kutta.config.load import find_config
+from kutta.errors import InputError
+
+
+@app.command()
+def info(
+    what: Annotated[
+        Path | None,
+        typer.Argument(help="a config file, the name of a preset, or the folder of a run"),
+    ] = None,
+    set: Settings = None,
+    resolved: Annotated[
+        bool, typer.Option("--resolved", help="print every setting and where it comes from")
+    ] = False,
+    presets: Annotated[bool, typer.Option("--list", help="list the presets")] = False,
+    json: AsJson = False,
+) -> None:
+    """Show the method, the parameters by part, and the arithmetic per token.
+
+    What --resolved prints is a complete config that says the same: it can be saved and trained.
+    """
+    from kutta.cli.resolved import as_toml, list_presets, resolved_settings
+
+    if presets:
+        if what or set or resolved:
+            raise InputError("--list shows all presets; leave the other words out.")
+        known = list_presets()
+        lines = [f"{preset['name']:<24}{preset['title']}" for preset in known]
+        print_json(known) if json else typer.echo("\n".join(lines))
+        return
+    if what is None:
+        raise InputError(
+            "Name a config, a preset or the folder of a run; `kutta info --list` shows the presets."
+        )
+    found = find_config(what)
+    if resolved:
+        settings = resolved_settings(found, set or [])
+        if json:
+            print_json({one.key: {"value": one.plain, "from": one.origin} for one in settings})
+        else:
+            typer.echo(as_toml(settings))
+        return
+    from kutta.commands import describe
+
+    facts = describe(found, set or [])
+    if json:
+        print_json(facts)
+    else:
+        for name, value in facts.items():
+            parts = cast(dict[str, Any], value) if isinstance(value, dict) else {"": value}
+            for part, fact in parts.items():
+                title = f"{name} {part}".strip().replace("_", " ")
+                typer.echo(f"{title:<32}{_shown(fact)}")
+
+
+@app.command()
+def methods() -> None:
+    """List the methods that model.solver may name, and the weights of model.gamma."""
+    from kutta.ode.catalogue import gamma_table, method_table
+
+    typer.echo(f"{method_table()}\n\n{gamma_table()}")
+
+
+def _shown(fact: Any) -> str:
+    if isinstance(fact, bool):
+        return "yes" if fact else "no"
+    return f"{fact:,}" if isinstance(fact, int) else str(fact)

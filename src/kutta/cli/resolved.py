@@ -1,0 +1,123 @@
+"""Every setting of a config or a run with where it comes from, and the presets by title."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, cast
+
+from kutta.config import Config, Section, known_keys
+from kutta.config.load import presets
+from kutta.errors import InputError
+
+# What the device decides where the config leaves it open. A run keeps the decision in its config
+# and not who made it.
+_DECIDED = ("train.pieces", "train.precision")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting by its full name, its value, and where that was written or decided."""
+
+    key: str
+    value: Any
+    origin: str
+
+    @property
+    def plain(self) -> Any:
+        """The value as JSON has it."""
+        value = self.value
+        return value.model_dump(mode="json") if isinstance(value, Section) else value
+
+    @property
+    def section(self) -> str:
+        return self.key.rpartition(".")[0]
+
+
+def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
+    """Every setting of a config, a preset or a run, with what its run decided when it was begun."""
+    from kutta.runs import Run
+    from kutta.runs.device import as_begun
+
+    if not what.is_dir():
+        config, origins = Config.load_with_origins(what, overrides)
+        begun = as_begun(config)
+        return [
+            Setting(key, begun.value(key), _origin(key, origins))
+            if begun.value(key) == config.value(key)
+            else Setting(key, begun.value(key), "the device")
+            for key in known_keys()
+        ]
+    file = Run.config_file(what)
+    if not Run.is_at(what):
+        raise InputError(f"{what} is not the folder of a run (it has no {file.name}).")
+    config, origins = Config.load_with_origins(file, overrides)
+    return [_of_run(key, config.value(key), _origin(key, origins)) for key in known_keys()]
+
+
+def _origin(key: str, origins: dict[str, str]) -> str:
+    """Where a setting was written; a table counts as one setting."""
+    written = [of for name, of in origins.items() if f"{name}.".startswith(f"{key}.")]
+    return " and ".join(dict.fromkeys(written)) or "default"
+
+
+def _of_run(key: str, value: Any, origin: str) -> Setting:
+    """A setting of a run, whose config.json has all of them, also those that nobody wrote."""
+    if origin != "--set":
+        section, _, name = key.rpartition(".")
+        fields = _section(section).model_fields
+        if value == fields[name].get_default(call_default_factory=True):
+            origin = "default"
+        elif key in _DECIDED:
+            origin = "the config or the device"
+    return Setting(key, value, origin)
+
+
+def _section(name: str) -> type[Section]:
+    annotation = Config.model_fields[name].annotation if name else Config
+    return cast(type[Section], annotation)
+
+
+def as_toml(settings: Sequence[Setting]) -> str:
+    """A complete config with the origins as comments."""
+    lines: list[str] = []
+    for section, inside in groupby(settings, key=lambda setting: setting.section):
+        lines += ["", f"[{section}]"] if section else []
+        written = [(_line(setting), setting.origin) for setting in inside]
+        width = min(max(len(line) for line, _ in written), 40)
+        lines += [f"{line:<{width}}  # {origin}" for line, origin in written]
+    return "\n".join(lines)
+
+
+def _line(setting: Setting) -> str:
+    name = setting.key.rpartition(".")[2]
+    if setting.value is None:
+        return f"# {name} is not set"
+    return f"{name} = {_written(setting.plain)}"
+
+
+def _written(value: Any) -> str:
+    """A value as TOML writes it, which is as JSON does, but for tables."""
+    if isinstance(value, dict) and value:
+        table = cast(dict[str, Any], value)
+        inside = (f"{json.dumps(name)} = {_written(one)}" for name, one in table.items())
+        return f"{{ {', '.join(inside)} }}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def list_presets() -> list[dict[str, str]]:
+    """The presets that come with Kutta: name, title (the first line of the file) and file."""
+    return [
+        {"name": name, "title": _title(path), "file": str(path)} for name, path in presets().items()
+    ]
+
+
+def _title(path: Path) -> str:
+    return next(_comments(path), "").removesuffix(".")
+
+
+def _comments(path: Path) -> Iterator[str]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            yield line.removeprefix("#").strip()
