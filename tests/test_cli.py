@@ -148,6 +148,19 @@ def test_evaluate_prints_scores_with_signatures(toy_run: Path) -> None:
     assert Path(result["hypotheses"]).read_text().count("\n") == 8
 
 
+def test_evaluate_searches_with_the_options_of_translate(toy_run: Path) -> None:
+    options = ("--beam", 3, "--min-length", 2, "--max-length", 4, "--no-repeat-ngram", 1)
+    (result,) = json.loads(kutta("evaluate", toy_run, *options, "--json").out)
+    rules = "|min_length:2|max_length:4|no_repeat_ngram:1"
+    assert "|beam:3|penalty:" in result["signature"]
+    assert result["signature"].endswith(rules)
+    text = (toy_run.parent / "text" / "test.xx").read_bytes()
+    translated = kutta("translate", toy_run, *options, stdin=text).out
+    assert Path(result["hypotheses"]).read_text() == translated
+    assert translated != kutta("translate", toy_run, stdin=text).out
+    is_one_sentence(kutta("evaluate", toy_run, "--min-length", 9, "--max-length", 4), "min_length")
+
+
 def test_score_compares_files(tmp_path: Path) -> None:
     good, bad, reference = tmp_path / "good", tmp_path / "bad", tmp_path / "reference"
     lines = [f"the cat number {n} sits on the mat" for n in range(30)]

@@ -317,6 +317,7 @@ def test_a_long_value_is_cut_short_in_the_answer() -> None:
         "train.max_bad_steps=0",
         "train.seed=-1",
         "decode.beam=0",
+        "decode.length_penalty=11.0",
         "decode.average=0",
         "decode.min_length=-1",
         "decode.max_length=-1",

@@ -415,7 +415,7 @@ def test_a_folder_as_the_page_of_data_lays_it_out_is_trained_on(name: str, tmp_p
     }  # a is shared
     assert len(tokenizers.source) == 4 + counted[name[6:11]]
     assert len(tokenizers.target) == 4 + (types["xx"] if "en-ro" in name else counted[name[6:11]])
-    (result,) = evaluate_run(tmp_path / "run", [], None, None, None, "cpu")
+    (result,) = evaluate_run(tmp_path / "run", [], None, "cpu")
     assert "multi-bleu" in result.scores[0].signature
     assert result.hypotheses is not None
     assert "@@ " not in result.hypotheses.read_text()

@@ -6,9 +6,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import tee
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, Unpack
 
-from kutta.config import Config
+from kutta.config import Config, Sampling, SearchOptions
 from kutta.config.data import GERMAN, language_of
 from kutta.data.corpus import read_lines, read_stream
 from kutta.data.prepare import expected_vocabulary
@@ -23,39 +23,34 @@ from kutta.runs.run import CONFIG
 from kutta.training.card import depth, unusual
 from kutta.training.validate import word_perplexity
 from kutta.translate.evaluate import Evaluation, evaluate, test_names, texts_of
-from kutta.translate.sampling import Sampling
-from kutta.translate.translator import CHUNK, Options, Translator
+from kutta.translate.translator import Translator
 
 
 def translate_text(
     runs: Sequence[Path],
     input: Path | None,
     output: Path | None,
-    options: Options,
     n_best: int,
-    sampling: dict[str, Any] | None,
+    sampling: Sampling | None,
     device: str,
     as_json: bool,
+    **search: Unpack[SearchOptions],
 ) -> None:
     """Translate a file or standard input, line by line."""
     translator = Translator.load(list(runs), device, warn=_warn)
     # A person who types waits for each line; a pipe or a file is read in chunks, sorted by length.
-    chunk = 1 if input is None and sys.stdin.isatty() else CHUNK
-    options = {**options, "chunk": chunk}
-    if sampling is not None:
-        options["sampling"] = Sampling(**sampling)
+    chunk = 1 if input is None and sys.stdin.isatty() else None
     lines, copies = tee(
         read_stream(sys.stdin.buffer, "standard input") if input is None else read_lines(input)
     )
+    answers = translator.hypotheses_stream(lines, n_best, sampling=sampling, chunk=chunk, **search)
     with _writer(output) as out:
-        for found in translator.hypotheses_stream(lines, n_best, **options):
+        for found in answers:
             source = next(copies)
             if as_json:
-                answers = [{"text": text, "score": score} for text, score in found]
-                print(
-                    json.dumps({"source": source, "translations": answers}, ensure_ascii=False),
-                    file=out,
-                )
+                translations = [{"text": text, "score": score} for text, score in found]
+                answer = {"source": source, "translations": translations}
+                print(json.dumps(answer, ensure_ascii=False), file=out)
             elif n_best == 1:
                 print(found[0][0], file=out)
             else:
@@ -68,17 +63,15 @@ def evaluate_run(
     folder: Path,
     tests: Sequence[str],
     data_dir: str | None,
-    beam: int | None,
-    length_penalty: float | None,
     device: str,
+    **search: Unpack[SearchOptions],
 ) -> list[Evaluation]:
     """Score a run on test sets: translations by BLEU and chrF, a language model by perplexity."""
     run = Run.load(folder)
     if run.config.language_model:
         return evaluate_language_model(run, tests, data_dir, device)
     translator = Translator.load(folder, device, warn=_warn)
-    options: Options = {"beam": beam, "length_penalty": length_penalty}
-    return evaluate(run, translator, tests, data_dir, options)
+    return evaluate(run, translator, tests, data_dir, **search)
 
 
 def evaluate_language_model(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kutta.data import plan as module
 from kutta.data.corpus import read_pairs
-from kutta.data.plan import Plan, few_lengths, plan_epoch
+from kutta.data.plan import BatchPlan, few_lengths, plan_epoch
 from kutta.errors import InputError
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=80)
@@ -114,8 +114,8 @@ def test_a_pair_beyond_the_budget_names_it_and_the_limits(small_windows):
     lengths = [(3, 3)] * 12 + [(50, 4), (4, 5)]
     for few in (False, True):
         with pytest.raises(InputError, match=r"Pair 13 has 51 .*batch_tokens = 40.*max_length"):
-            Plan(InBlocks(lengths, 2), 40, 1, few)
-        assert Plan(InBlocks(lengths, 2), 51, 1, few).batches_per_epoch >= 2
+            BatchPlan(InBlocks(lengths, 2), 40, 1, few)
+        assert BatchPlan(InBlocks(lengths, 2), 51, 1, few).batches_per_epoch >= 2
 
 
 def test_lengths_beyond_16_bits_are_sorted_too():
@@ -135,7 +135,7 @@ def test_lengths_beyond_16_bits_are_sorted_too():
 def test_each_pair_is_exactly_once_in_an_epoch_over_windows(lengths, seed, rows, few, epoch):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        plan = Plan(InBlocks(lengths, rows), 64, seed, few)
+        plan = BatchPlan(InBlocks(lengths, rows), 64, seed, few)
         size = plan.batches_per_epoch
         batches = [plan.indices(number) for number in range(epoch * size, (epoch + 1) * size)]
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
@@ -145,7 +145,7 @@ def test_each_pair_is_exactly_once_in_an_epoch_over_windows(lengths, seed, rows,
 
 def test_batches_stay_within_a_window_which_has_blocks_from_everywhere(small_windows):
     """10 blocks in windows of at most 3: blocks 0 4 8, 1 5 9, 2 6 and 3 7."""
-    plan = Plan(InBlocks([(3, 3)] * 100, 10), 40, 1, False)
+    plan = BatchPlan(InBlocks([(3, 3)] * 100, 10), 40, 1, False)
     visits = []
     for epoch in range(5):
         size = plan.batches_per_epoch
@@ -166,15 +166,15 @@ def test_a_micro_batch_depends_on_its_number_not_on_what_was_asked_before(seed, 
     lengths = np.random.default_rng(seed).integers(0, 20, (100, 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        used = Plan(InBlocks(lengths, 7), 64, seed, False)
+        used = BatchPlan(InBlocks(lengths, 7), 64, seed, False)
         for number in numbers:
-            fresh = Plan(InBlocks(lengths, 7), 64, seed, False)
+            fresh = BatchPlan(InBlocks(lengths, 7), 64, seed, False)
             assert used.indices(number).tolist() == fresh.indices(number).tolist()
 
 
 def test_a_store_of_one_window_is_planned_as_a_whole():
     lengths = np.random.default_rng(2).integers(0, 20, (100, 2))
-    plan = Plan(InBlocks(lengths, 7), 64, 5, False)
+    plan = BatchPlan(InBlocks(lengths, 7), 64, 5, False)
     for epoch in (0, 3):
         whole = plan_epoch(*arrays(lengths), 64, 5, epoch)
         size = plan.batches_per_epoch
@@ -196,7 +196,7 @@ def test_the_largest_batch_is_as_large_as_any(few, lengths, rows):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        plan = Plan(InBlocks(lengths, rows), 64, 1, few)
+        plan = BatchPlan(InBlocks(lengths, rows), 64, 1, few)
         sizes = [size(plan.indices(number)) for number in range(2 * plan.batches_per_epoch)]
         assert size(plan.largest()) == max(sizes)
 

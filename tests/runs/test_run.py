@@ -40,8 +40,8 @@ def test_a_half_trained_run_is_moved_and_finished_without_its_text(tmp_path: Pat
     assert [r["bleu"] for r in found.records() if r["kind"] == "valid"] == [
         r["bleu"] for r in expected.records() if r["kind"] == "valid"
     ]
-    (ours,) = evaluate_run(moved, [], None, None, None, "cpu")
-    (theirs,) = evaluate_run(Path(straight.run), [], None, None, None, "cpu")
+    (ours,) = evaluate_run(moved, [], None, "cpu")
+    (theirs,) = evaluate_run(Path(straight.run), [], None, "cpu")
     assert [s.value for s in ours.scores] == [s.value for s in theirs.scores]
 
 

@@ -33,7 +33,7 @@ def trained(configure: Configure, silent: Console) -> Config:
 
 def test_perplexity_per_word_is_that_of_plain_arithmetic(trained: Config) -> None:
     run = Path(trained.run)
-    (result,) = evaluate_run(run, [], None, None, None, "cpu")
+    (result,) = evaluate_run(run, [], None, "cpu")
     model, tokenizer = load_language_model(run)
     lines = (Path(trained.data.dir) / "test.bb").read_text().splitlines()
     total, words = 0.0, 0
@@ -56,7 +56,7 @@ def test_pieces_of_words_do_not_lower_the_perplexity_of_a_word(
     config = configure(*LANGUAGE, "data.tokenizer=bpe", "data.vocab_size=290")
     train(config, console=silent)
     run = Path(config.run)
-    (result,) = evaluate_run(run, [], None, None, None, "cpu")
+    (result,) = evaluate_run(run, [], None, "cpu")
     score = result.scores[0]
     per_token = float(score.details.split(", ")[-1].split()[0])
     tokenizer = Tokenizers.load(run).target
@@ -98,7 +98,7 @@ def test_a_tied_language_model_is_trained_saved_and_loaded(
     assert model.output is None
     assert model.output_weight.shape == (len(tokenizer), 8)
     assert torch.equal(model.output_weight, kept["target_embedding.tokens.weight"])
-    (result,) = evaluate_run(Path(config.run), [], None, None, None, "cpu")
+    (result,) = evaluate_run(Path(config.run), [], None, "cpu")
     assert 1 < result.scores[0].value < 10 * len(tokenizer)
 
 
@@ -109,7 +109,7 @@ def test_weights_of_a_version_without_a_choice_are_loaded_as_tied(
     config = configure(*LANGUAGE, TIED, "train.max_steps=2")
     train(config, console=silent)
     run = Path(config.run)
-    (score,) = evaluate_run(run, [], None, None, None, "cpu")[0].scores
+    (score,) = evaluate_run(run, [], None, "cpu")[0].scores
     values = json.loads((run / "config.json").read_text())
     for section, key in (
         ("model", "tie_embeddings"),
@@ -118,7 +118,7 @@ def test_weights_of_a_version_without_a_choice_are_loaded_as_tied(
     ):
         del values[section][key]
     (run / "config.json").write_text(json.dumps(values))
-    (again,) = evaluate_run(run, [], None, None, None, "cpu")[0].scores
+    (again,) = evaluate_run(run, [], None, "cpu")[0].scores
     assert again.value == score.value
     assert train(configure(*LANGUAGE, TIED, "train.max_steps=4"), console=silent).step == 4
     with pytest.raises(InputError, match=r"model\.tie_embeddings = true there, false here"):
@@ -130,7 +130,7 @@ def test_training_lowers_the_perplexity(configure: Configure, silent: Console) -
         changes = (f"train.max_steps={steps}", "train.save_every=100", "decode.average=1")
         config = configure(*LANGUAGE, *changes, "train.label_smoothing=0.0")
         train(config, console=silent)
-        (result,) = evaluate_run(Path(config.run), ["valid"], None, None, None, "cpu")
+        (result,) = evaluate_run(Path(config.run), ["valid"], None, "cpu")
         return result.scores[0].value
 
     at_first = after(1)

@@ -197,7 +197,7 @@ def split_run(tmp_path: Path, toy_run: Path) -> MakeRun:
 def test_an_evaluation_keeps_translations_and_signs_every_option(split_run: MakeRun) -> None:
     run, fixed = split_run(raw_references={"test": "raw.de"})
     options: Any = {"beam": 7, "length_penalty": 1.5, "no_repeat_ngram": 3}
-    (result,) = evaluate(run, fixed, options=options)
+    (result,) = evaluate(run, fixed, **options)
     assert fixed.asked == (["one", "two"], options)
     assert (run.path / "hypotheses" / "test.de").read_text().splitlines() == HYPOTHESES
     assert result.hypotheses == run.path / "hypotheses" / "test.de"

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kutta.config import DecodeConfig, Sampling
 from kutta.data.tokenizer import BOS, EOS, PAD, UNK
 from kutta.translate.hypothesis import Hypothesis, permitted, repeating
-from kutta.translate.sampling import Sampling, sample
-from kutta.translate.search import beam_search, greedy
+from kutta.translate.sampling import sample
+from kutta.translate.search import beam_search
 
 VOCABULARY = 10
 WORDS = [UNK, *range(4, VOCABULARY)]  # what a translation may consist of
@@ -50,6 +51,17 @@ class Noise:
         pairs = zip(state.rows, tokens.tolist(), strict=True)
         state.rows = [(*row, token) for row, token in pairs]
         return torch.stack([self.table(row) for row in state.rows])
+
+
+def rules(limit: int, least: int, n: int, beam: int = 1, penalty: float = 0.0) -> DecodeConfig:
+    """Settings that are not checked: `least` above `limit` is refused before a search begins."""
+    return DecodeConfig.model_construct(
+        beam=beam,
+        length_penalty=penalty,
+        max_length=limit,
+        min_length=least,
+        no_repeat_ngram=n,
+    )
 
 
 def sources(sentences: list[list[int]]) -> Tensor:
@@ -109,7 +121,7 @@ def test_the_rules_leave_the_probabilities_of_what_is_allowed_alone(
 ) -> None:
     table = Noise(seed, 7).table((1,))
     row = torch.tensor([[BOS, *prefix]])
-    after = permitted(table[None].clone(), row, torch.tensor([limit]), least, n)[0]
+    after = permitted(table[None].clone(), row, torch.tensor([limit]), rules(0, least, n))[0]
     allowed = may_follow(prefix, limit, least, n, [UNK, 4, 5, 6])
     assert {word for word in range(7) if after[word].isfinite()} == allowed
     assert all(after[word] == table[word] for word in allowed)
@@ -117,7 +129,8 @@ def test_the_rules_leave_the_probabilities_of_what_is_allowed_alone(
 
 def test_without_rules_only_the_marks_are_ruled_out() -> None:
     table = Noise(1).table((1,))
-    after = permitted(table[None].clone(), torch.tensor([[BOS, 4, 4, 4]]), torch.tensor([9]))[0]
+    row, limits = torch.tensor([[BOS, 4, 4, 4]]), torch.tensor([9])
+    after = permitted(table[None].clone(), row, limits, DecodeConfig())[0]
     expected = table.clone()
     expected[[PAD, BOS]] = -math.inf
     assert torch.equal(after, expected)
@@ -125,7 +138,7 @@ def test_without_rules_only_the_marks_are_ruled_out() -> None:
 
 def test_the_limit_is_above_all_other_rules() -> None:
     table = Noise(1).table((1,))[None].clone()
-    after = permitted(table, torch.tensor([[BOS, 4, 5]]), torch.tensor([2]), 100, 1)[0]
+    after = permitted(table, torch.tensor([[BOS, 4, 5]]), torch.tensor([2]), rules(2, 100, 1))[0]
     assert after.isfinite().nonzero().tolist() == [[EOS]]
 
 
@@ -157,7 +170,7 @@ def all_sequences(
 def test_a_beam_that_holds_everything_finds_all_the_rules_allow(least: int, n: int) -> None:
     scorer = Noise(3, vocabulary=6)
     expected = all_sequences(scorer, [4, 5], 4, least, n)
-    (found,) = beam_search(scorer, sources([[4, 5]]), 130, 0.0, 4, 130, least, n)
+    (found,) = beam_search(scorer, sources([[4, 5]]), rules(4, least, n, beam=130), n_best=130)
     assert [h.tokens for h in found] == [tokens for _, tokens in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
@@ -178,9 +191,9 @@ def test_greedy_is_a_beam_of_one_and_takes_the_likeliest_allowed(
         if word == EOS:
             break
         tokens.append(word)
-    (best,) = greedy(scorer, sources([source]), limit, least, n)
+    ((best,),) = beam_search(scorer, sources([source]), rules(limit, least, n))
     assert best.tokens == tokens
-    ((one,),) = beam_search(scorer, sources([source]), 1, 1.0, limit, 1, least, n)
+    ((one,),) = beam_search(scorer, sources([source]), rules(limit, least, n, penalty=1.0))
     assert (one.tokens, one.log_probability) == (best.tokens, best.log_probability)
 
 
@@ -209,31 +222,32 @@ batches = st.lists(
 def test_every_translation_keeps_the_rules_and_does_not_depend_on_the_batch(
     batch: list[list[int]], beam: int, limit: int, least: int, n: int, seed: int
 ) -> None:
-    scorer = Noise(seed)
-    together = beam_search(scorer, sources(batch), beam, 0.6, limit, beam, least, n)
-    drawn = sample(scorer, sources(batch), Sampling(seed=seed), limit, None, least, n)
+    scorer, decode = Noise(seed), rules(limit, least, n, beam, 0.6)
+    together = beam_search(scorer, sources(batch), decode, beam)
+    drawn = sample(scorer, sources(batch), Sampling(seed=seed), decode)
     for row, (found, one) in enumerate(zip(together, drawn, strict=True)):
         assert found
         for hypothesis in [*found, one]:
             check(hypothesis, limit, least, n)
         alone = sources(batch[row : row + 1])
-        assert beam_search(scorer, alone, beam, 0.6, limit, beam, least, n) == [found]
-        assert sample(scorer, alone, Sampling(seed=seed), limit, [row], least, n) == [one]
+        assert beam_search(scorer, alone, decode, beam) == [found]
+        assert sample(scorer, alone, Sampling(seed=seed), decode, [row]) == [one]
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_where_nothing_is_left_to_say_a_translation_ends(beam: int) -> None:
     """Three words and none twice: a translation of nine cannot be, one of three can."""
     scorer = Noise(5, vocabulary=6)
-    (found,) = beam_search(scorer, sources([[4], [5]])[:1], beam, 1.0, 20, beam, 9, 1)
+    decode = rules(20, 9, 1, beam, 1.0)
+    (found,) = beam_search(scorer, sources([[4], [5]])[:1], decode, beam)
     assert {frozenset(h.tokens) for h in found} == {frozenset({UNK, 4, 5})}
-    (drawn,) = sample(scorer, sources([[4]]), Sampling(), 20, None, 9, 1)
+    (drawn,) = sample(scorer, sources([[4]]), Sampling(), decode)
     assert sorted(drawn.tokens) == [UNK, 4, 5]
     assert all(math.isfinite(h.score) for h in [*found, drawn])
 
 
 def test_the_shortest_gives_way_to_the_default_limit() -> None:
-    (best,) = greedy(Noise(2), sources([[4, 5]]), None, min_length=500)
+    ((best,),) = beam_search(Noise(2), sources([[4, 5]]), DecodeConfig(min_length=500, beam=1))
     assert len(best.tokens) == 2 * 2 + 20
 
 
@@ -249,7 +263,7 @@ def test_what_is_ruled_out_leaves_its_share_to_the_others() -> None:
             return table
 
     count = 3000
-    drawn = sample(Thrice(), sources([[4]] * count), Sampling(), 2, None, 0, 1)
+    drawn = sample(Thrice(), sources([[4]] * count), Sampling(), rules(2, 0, 1))
     pairs = Counter(tuple(h.tokens) for h in drawn)
     shares = {4: 1 / 2, 5: 1 / 3, 6: 1 / 6}
     for (one, other), times in pairs.items():

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kutta.config import ModelConfig
+from kutta.config import DecodeConfig, ModelConfig, Sampling
 from kutta.data.tokenizer import BOS, EOS, PAD, UNK
 from kutta.model import TranslationModel
 from kutta.model.build import build_model
 from kutta.translate.hypothesis import Hypothesis, highest
-from kutta.translate.sampling import Sampling, sample
+from kutta.translate.sampling import sample
 from kutta.translate.scorer import Ensemble, SingleModel
-from kutta.translate.search import beam_search, greedy
+from kutta.translate.search import beam_search
 
 VOCABULARY = 12
 A, B, C = 4, 5, 6
@@ -113,7 +113,8 @@ def test_a_beam_that_holds_everything_finds_the_ranking_of_all_sequences(penalty
             logp = log_probability(model, source, list(tokens))
             scored.append((logp / (length + 1) ** penalty, list(tokens)))
     scored.sort(reverse=True)
-    (found,) = beam_search(SingleModel(model), source, 130, penalty, limit, n_best=130)
+    decode = DecodeConfig(beam=130, length_penalty=penalty, max_length=limit)
+    (found,) = beam_search(SingleModel(model), source, decode, n_best=130)
     assert [h.tokens for h in found] == [tokens for _, tokens in scored]
     assert [h.score for h in found] == pytest.approx([score for score, _ in scored], abs=1e-4)
 
@@ -132,9 +133,10 @@ def test_beam_one_is_greedy(seed: int) -> None:
                 break
             tokens.append(token)
         expected.append(tokens)
-    assert [h.tokens for h in greedy(SingleModel(model), source, max_length=15)] == expected
-    found = beam_search(SingleModel(model), source, beam=1, length_penalty=1.0, max_length=15)
-    assert [h.tokens for (h,) in found] == expected
+    for penalty in (0.0, 1.0):
+        decode = DecodeConfig(beam=1, length_penalty=penalty, max_length=15)
+        found = beam_search(SingleModel(model), source, decode)
+        assert [h.tokens for (h,) in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_the_reordered_cache_gives_what_uncached_decoding_gives(
 ) -> None:
     model = tiny(**settings)
     source = sources([5, 1, 9, 3, 5, 8])
-    found = beam_search(SingleModel(model), source, beam=4, max_length=12, n_best=4)
+    found = beam_search(SingleModel(model), source, DecodeConfig(max_length=12), n_best=4)
     assert len({len(h.tokens) for hypotheses in found for h in hypotheses}) > 2
     for row, hypotheses in enumerate(found):
         for h in hypotheses:
@@ -162,32 +164,34 @@ def test_the_reordered_cache_gives_what_uncached_decoding_gives(
 
 
 def test_n_best_is_sorted_and_distinct() -> None:
-    for hypotheses in beam_search(SingleModel(tiny()), sources([3, 6, 9]), beam=6, n_best=6):
+    scorer, decode = SingleModel(tiny()), DecodeConfig(beam=6)
+    for hypotheses in beam_search(scorer, sources([3, 6, 9]), decode, n_best=6):
         assert len(hypotheses) == 6
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         assert len({tuple(h.tokens) for h in hypotheses}) == 6
 
 
 def test_a_shorter_n_best_is_the_head_of_a_longer_one() -> None:
-    scorer, source = SingleModel(tiny()), sources([3, 6, 9])
-    longer = beam_search(scorer, source, beam=5, n_best=5)
-    assert beam_search(scorer, source, beam=5, n_best=2) == [h[:2] for h in longer]
+    scorer, source, decode = SingleModel(tiny()), sources([3, 6, 9]), DecodeConfig(beam=5)
+    longer = beam_search(scorer, source, decode, n_best=5)
+    assert beam_search(scorer, source, decode, n_best=2) == [h[:2] for h in longer]
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_batch_gives_what_its_sentences_give_alone(beam: int) -> None:
     scorer, source = SingleModel(tiny(2)), sources([2, 11, 5, 1, 5])
-    together = beam_search(scorer, source, beam, max_length=14, n_best=beam)
+    decode = DecodeConfig(beam=beam, max_length=14)
+    together = beam_search(scorer, source, decode, n_best=beam)
     for row, hypotheses in enumerate(together):
-        (single,) = beam_search(scorer, alone(source, row), beam, max_length=14, n_best=beam)
+        (single,) = beam_search(scorer, alone(source, row), decode, n_best=beam)
         assert [h.tokens for h in hypotheses] == [h.tokens for h in single]
         assert [h.score for h in hypotheses] == pytest.approx([h.score for h in single], abs=1e-5)
 
 
 def test_no_sentence_is_no_work() -> None:
     empty = torch.zeros(0, 4, dtype=torch.long)
-    assert beam_search(SingleModel(tiny()), empty) == []
-    assert sample(SingleModel(tiny()), empty, Sampling()) == []
+    assert beam_search(SingleModel(tiny()), empty, DecodeConfig()) == []
+    assert sample(SingleModel(tiny()), empty, Sampling(), DecodeConfig()) == []
 
 
 # ---- the rules of the search ----------------------------------------------------------------
@@ -195,9 +199,9 @@ def test_no_sentence_is_no_work() -> None:
 
 def search(distribution: Distribution, beam: int, **options: float) -> list[Hypothesis]:
     """All hypotheses of one scripted sentence."""
-    limit = int(options.get("max_length", 10))
-    penalty = options.get("length_penalty", 0.0)
-    return beam_search(Script(distribution), sources([3]), beam, penalty, limit, n_best=beam)[0]
+    usual = {"length_penalty": 0.0, "max_length": 10}
+    decode = DecodeConfig.model_validate({"beam": beam} | usual | options)
+    return beam_search(Script(distribution), sources([3]), decode, n_best=beam)[0]
 
 
 def test_the_beam_keeps_a_worse_start_that_ends_better() -> None:
@@ -214,7 +218,7 @@ def test_the_beam_keeps_a_worse_start_that_ends_better() -> None:
 
 def test_a_sentence_is_done_when_as_many_hypotheses_as_the_beam_have_ended() -> None:
     script = Script(lambda _, prefix: {EOS: 0.6, A: 0.4})
-    (found,) = beam_search(script, sources([3]), beam=3, length_penalty=0.0, n_best=3)
+    (found,) = beam_search(script, sources([3]), DecodeConfig(beam=3, length_penalty=0.0), n_best=3)
     assert [h.tokens for h in found] == [[], [A], [A, A]]
     assert script.steps == 3
 
@@ -231,7 +235,7 @@ def test_sentences_leave_the_batch_one_by_one() -> None:
         done = len(prefix) == sentence
         return {EOS: 0.9, C: 0.1} if done else {A + sentence % 3: 0.9, C + 1: 0.1}
 
-    found = beam_search(Script(own), sources([3] * 5), beam=2, length_penalty=0.0)
+    found = beam_search(Script(own), sources([3] * 5), DecodeConfig(beam=2, length_penalty=0.0))
     assert [h.tokens for (h,) in found] == [[A + n % 3] * n for n in range(5)]
 
 
@@ -239,10 +243,11 @@ def test_the_limit_forces_an_end_for_every_sentence() -> None:
     def endless(_: int, prefix: tuple[int, ...]) -> dict[int, float]:
         return {A: 0.9, B: 0.09, EOS: 0.01}
 
-    for found in beam_search(Script(endless), sources([3, 5]), beam=2, max_length=7, n_best=2):
+    decode = DecodeConfig(beam=2, max_length=7)
+    for found in beam_search(Script(endless), sources([3, 5]), decode, n_best=2):
         assert [len(h.tokens) for h in found] == [7, 7]
         assert found[0].log_probability == pytest.approx(7 * math.log(0.9) + math.log(0.01))
-    by_default = beam_search(Script(endless), sources([3, 5]), beam=2)
+    by_default = beam_search(Script(endless), sources([3, 5]), DecodeConfig(beam=2))
     assert [len(h.tokens) for (h,) in by_default] == [2 * 3 + 20, 2 * 5 + 20]
 
 
@@ -269,10 +274,10 @@ def test_a_model_that_breaks_down_still_gives_a_line(number: float, beam: int) -
             return broken(super().step(tokens, state), self.steps)
 
     script = Broken(lambda _, p: {A: 0.8, B: 0.2})
-    (found,) = beam_search(script, sources([3]), beam, n_best=beam)
+    (found,) = beam_search(script, sources([3]), DecodeConfig(beam=beam), n_best=beam)
     assert found == [Hypothesis([A, A], -math.inf, -math.inf)]
     script.steps = 0
-    (drawn,) = sample(script, sources([3]), Sampling())
+    (drawn,) = sample(script, sources([3]), Sampling(), DecodeConfig())
     assert (len(drawn.tokens), drawn.score) == (2, -math.inf)
 
 
@@ -293,8 +298,9 @@ def test_highest_takes_the_first_of_equals(rows: list[list[int]], count: int) ->
 
 def test_an_ensemble_of_the_same_model_twice_is_that_model() -> None:
     model, source = tiny(), sources([4, 2, 8])
-    twice = beam_search(Ensemble([model, model]), source, max_length=10, n_best=4)
-    once = beam_search(SingleModel(model), source, max_length=10, n_best=4)
+    decode = DecodeConfig(max_length=10)
+    twice = beam_search(Ensemble([model, model]), source, decode, n_best=4)
+    once = beam_search(SingleModel(model), source, decode, n_best=4)
     for pair, single in zip(twice, once, strict=True):
         assert [h.tokens for h in pair] == [h.tokens for h in single]
         assert [h.score for h in pair] == pytest.approx([h.score for h in single], abs=1e-5)
@@ -302,7 +308,8 @@ def test_an_ensemble_of_the_same_model_twice_is_that_model() -> None:
 
 def test_an_ensemble_averages_probabilities() -> None:
     models, source = [tiny(0), tiny(1, decoder_solver="rk2"), tiny(2)], sources([4, 7])
-    for row, hypotheses in enumerate(beam_search(Ensemble(models), source, max_length=9, n_best=4)):
+    found = beam_search(Ensemble(models), source, DecodeConfig(max_length=9), n_best=4)
+    for row, hypotheses in enumerate(found):
         for h in hypotheses:
             tables = [teacher_forced(m, alone(source, row), h.tokens).exp() for m in models]
             expected = 0.0
@@ -316,22 +323,23 @@ def test_an_ensemble_averages_probabilities() -> None:
 
 def test_sampling_follows_its_seed() -> None:
     scorer, source = SingleModel(tiny()), sources([4] * 20)
-    first = sample(scorer, source, Sampling(seed=7))
-    assert sample(scorer, source, Sampling(seed=7)) == first
-    assert sample(scorer, source, Sampling(seed=8)) != first
+    first = sample(scorer, source, Sampling(seed=7), DecodeConfig())
+    assert sample(scorer, source, Sampling(seed=7), DecodeConfig()) == first
+    assert sample(scorer, source, Sampling(seed=8), DecodeConfig()) != first
 
 
 def test_a_sample_does_not_depend_on_the_batch_around_it() -> None:
     scorer, source = SingleModel(tiny()), sources([4, 9, 2, 6])
-    together = sample(scorer, source, Sampling(), streams=[10, 11, 12, 13])
+    together = sample(scorer, source, Sampling(), DecodeConfig(), [10, 11, 12, 13])
     for row in range(4):
-        (single,) = sample(scorer, alone(source, row), Sampling(), streams=[10 + row])
+        (single,) = sample(scorer, alone(source, row), Sampling(), DecodeConfig(), [10 + row])
         assert together[row].tokens == single.tokens
 
 
 def test_a_sample_carries_its_log_probability() -> None:
     model, source = tiny(), sources([4, 9, 2, 6])
-    for row, drawn in enumerate(sample(SingleModel(model), source, Sampling(temperature=2.0))):
+    found = sample(SingleModel(model), source, Sampling(temperature=2.0), DecodeConfig())
+    for row, drawn in enumerate(found):
         expected = log_probability(model, alone(source, row), drawn.tokens)
         assert drawn.log_probability == pytest.approx(expected, abs=1e-4)
         assert drawn.score == drawn.log_probability
@@ -359,7 +367,7 @@ def test_samples_have_the_distribution_asked_for(
 ) -> None:
     count = 4000
     script = Script(lambda _, prefix: P if not prefix else {EOS: 1.0})
-    drawn = sample(script, sources([1] * count), sampling, max_length=1)
+    drawn = sample(script, sources([1] * count), sampling, DecodeConfig(max_length=1))
     frequencies = Counter(h.tokens[0] for h in drawn)
     assert set(frequencies) == set(expected)
     for token, p in expected.items():
@@ -368,7 +376,7 @@ def test_samples_have_the_distribution_asked_for(
 
 def test_samples_keep_the_limit_and_the_rules() -> None:
     script = Script(lambda _, prefix: {PAD: 0.5, BOS: 0.2, A: 0.2, EOS: 0.1})
-    drawn = sample(script, sources([1] * 50), Sampling(), max_length=5)
+    drawn = sample(script, sources([1] * 50), Sampling(), DecodeConfig(max_length=5))
     assert {token for h in drawn for token in h.tokens} == {A}
     assert max(len(h.tokens) for h in drawn) == 5
     assert min(len(h.tokens) for h in drawn) == 0

@@ -1,10 +1,12 @@
 """Text in, text out: one line for one line whatever comes, and clear words when loading fails."""
 
+import inspect
 import json
 import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -85,7 +87,7 @@ def test_what_is_translated_is_what_the_search_finds() -> None:
     both = translator()
     source = torch.tensor([[*SPLIT.encode("w1 w2 w3"), EOS]])
     model = both.models[0].eval()
-    (found,) = beam_search(SingleModel(model), source, 3, 1.0, 6, n_best=3)
+    (found,) = beam_search(SingleModel(model), source, CONFIG.decode, n_best=3)
     expected = [(SPLIT.decode(h.tokens), pytest.approx(h.score, abs=1e-5)) for h in found]
     assert both.hypotheses(["w1 w2 w3"], n_best=3) == [expected]
     assert both.translate(["w1 w2 w3"]) == [expected[0][0]]
@@ -161,9 +163,13 @@ def test_a_broken_model_still_gives_its_lines() -> None:
     assert subject.translate(LINES) == [""] * len(LINES)
 
 
-def test_one_string_is_refused() -> None:
+def test_what_is_not_a_list_of_lines_is_refused() -> None:
     with pytest.raises(InputError, match="a list of lines"):
         translator().translate("w1 w2")
+    with pytest.raises(InputError, match="a list of lines to translate, not an object of type int"):
+        translator().translate(3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="Line 2 is an object of type int, not text"):
+        translator().translate(["w1", 2])  # type: ignore[list-item]
 
 
 # ---- options ---------------------------------------------------------------------------------
@@ -216,7 +222,7 @@ def test_samples_follow_the_seed_and_the_line_number_alone() -> None:
         ({"n_best": 0}, "n_best = 0"),
         ({"n_best": 4}, "n_best = 4 is more than a beam of 3"),
         ({"n_best": 2, "sampling": Sampling()}, "does not go with sampling"),
-        ({"length_penalty": float("nan")}, "length_penalty = nan"),
+        ({"length_penalty": float("nan")}, "length_penalty = NaN"),
         ({"length_penalty": 1e9}, "length_penalty"),
         ({"max_length": -1}, "max_length = -1"),
         ({"min_length": -1}, "min_length = -1"),
@@ -231,9 +237,52 @@ def test_impossible_options_are_refused_at_once(options: dict[str, int], message
         translator().hypotheses_stream(LINES, **options)
 
 
-def test_a_misspelt_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="bean"):
-        translator().translate(LINES, bean=4)  # type: ignore[call-arg]
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"bean": 4}, "There is no option bean; did you mean beam?"),
+        ({"samplin": None}, "There is no option samplin; did you mean sampling?"),
+        (
+            {"beam": "4"},
+            'beam = "4" does not fit: write an integer, without a point or an exponent.',
+        ),
+        (
+            {"sampling": True},
+            "sampling = true does not fit: it must be a Sampling, such as Sampling().",
+        ),
+        (
+            {"chunk": 1.5},
+            "chunk = 1.5 does not fit: write an integer, without a point or an exponent.",
+        ),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    subject = translator()
+    methods = subject.translate, subject.hypotheses
+    for method in (*methods, subject.translate_stream, subject.hypotheses_stream):
+        with pytest.raises(InputError) as caught:
+            method(LINES, **options)
+        assert str(caught.value) == sentence
+
+
+def test_one_translation_of_a_line_has_no_n_best() -> None:
+    with pytest.raises(InputError, match="no option n_best"):
+        translator().translate(LINES, n_best=2)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match='n_best = "2" does not fit: write an integer'):
+        translator().hypotheses(LINES, n_best="2")  # type: ignore[arg-type]
+
+
+def test_signatures_and_objects_are_readable() -> None:
+    names = ["beam", "length_penalty", "min_length", "max_length", "no_repeat_ngram"]
+    for method in (Translator.translate, Translator.translate_stream):
+        shown = inspect.signature(method)
+        assert [*shown.parameters] == ["self", "lines", *names, "sampling", "chunk"]
+        assert shown.parameters["beam"].annotation == int | None
+    for method in (Translator.hypotheses, Translator.hypotheses_stream):
+        shown = inspect.signature(method)
+        assert [*shown.parameters] == ["self", "lines", "n_best", *names, "sampling", "chunk"]
+    assert repr(translator()).startswith("Translator(1 model on cpu, DecodeConfig(beam=3, ")
 
 
 # ---- beside training -------------------------------------------------------------------------
@@ -308,7 +357,7 @@ def test_an_ensemble_is_loaded_from_runs_and_checkpoints(tmp_path: Path) -> None
     loaded = Translator.load([run, checkpoint, str(other)])
     source = torch.tensor([[*SPLIT.encode("w1 w2 w3"), EOS]])
     models = [tiny(seed).eval() for seed in (1, 2, 3)]
-    ((best,),) = beam_search(Ensemble(models), source, 3, 1.0, 6)
+    ((best,),) = beam_search(Ensemble(models), source, CONFIG.decode)
     assert loaded.hypotheses(["w1 w2 w3"]) == [
         [(SPLIT.decode(best.tokens), pytest.approx(best.score))]
     ]

@@ -135,18 +135,10 @@ def _bleu(subject: Subject, model: TranslationModel) -> float:
     They start from the ids, already cut to max_source: text decoded from the store would have lost
     its unknown tokens.
     """
-    decode = subject.config.decode
+    greedy = subject.config.decode.changed(beam=1)
     found = [""] * len(subject.pairs)
     for numbers, batch in subject.batches():
-        best = beam_search(
-            scorer_of([model]),
-            batch.source,
-            beam=1,
-            length_penalty=decode.length_penalty,
-            max_length=decode.max_length or None,
-            min_length=decode.min_length,
-            no_repeat_ngram=decode.no_repeat_ngram,
-        )
+        best = beam_search(scorer_of([model]), batch.source, greedy)
         for number, hypotheses in zip(numbers, best, strict=True):
             text = subject.tokenizers.target.decode(hypotheses[0].tokens)
             if len(subject.pairs[number][0]):  # an empty line has an empty translation

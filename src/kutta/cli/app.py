@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic.fields import FieldInfo
 
 from kutta import __version__
+from kutta.config import DecodeConfig, SearchOptions
+from kutta.config.signature import spelled_out
 
 app = typer.Typer(
     name="kutta",
@@ -30,11 +33,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON for a program t
 Overwrite = Annotated[bool, typer.Option(help="throw away what is there and begin anew")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="check and show, but do nothing")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
-Beam = Annotated[int | None, typer.Option(help="hypotheses kept", show_default="the run's")]
-Penalty = Annotated[
-    float | None,
-    typer.Option(help="score = log-probability / length^penalty", show_default="the run's"),
-]
+
+
+def _option(kind: Any, setting: FieldInfo) -> Any:
+    return Annotated[kind, typer.Option(help=setting.description, show_default="the run's")]
+
+
+# A command with **search: Unpack[SearchOptions] takes the options of the search from here.
+search_options = spelled_out(
+    {
+        name: _option(kind, DecodeConfig.model_fields[name])
+        for name, kind in SearchOptions.__annotations__.items()
+    }
+)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,25 +1,24 @@
 """The commands around one run: from a config to a trained model and its scores."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import typer
 from rich.console import Console
 
 from kutta.cli.app import (
     AsJson,
-    Beam,
     ConfigFile,
     Device,
     DryRun,
     Overwrite,
-    Penalty,
     Run,
     Settings,
     app,
     print_json,
+    search_options,
 )
-from kutta.config import Config
+from kutta.config import Config, Sampling, SearchOptions
 
 
 @app.command()
@@ -93,6 +92,7 @@ def train(
 
 
 @app.command()
+@search_options
 def translate(
     runs: Annotated[
         list[Path],
@@ -104,17 +104,7 @@ def translate(
     output: Annotated[
         Path | None, typer.Option(help="file to write", show_default="standard output")
     ] = None,
-    beam: Beam = None,
-    length_penalty: Penalty = None,
-    min_length: Annotated[
-        int | None, typer.Option(help="shortest translation, in tokens", show_default="the run's")
-    ] = None,
-    max_length: Annotated[
-        int | None, typer.Option(help="longest translation, in tokens", show_default="the run's")
-    ] = None,
-    no_repeat_ngram: Annotated[
-        int | None, typer.Option(help="no n-gram of this length twice", show_default="the run's")
-    ] = None,
+    *,
     n_best: Annotated[int, typer.Option(help="translations per line: score, tab, text")] = 1,
     sample: Annotated[bool, typer.Option(help="draw a translation instead of searching")] = False,
     temperature: Annotated[float, typer.Option(help="with --sample: 1 is the model's own")] = 1.0,
@@ -123,6 +113,7 @@ def translate(
     seed: Annotated[int, typer.Option(help="with --sample")] = 1,
     device: Device = "auto",
     json: AsJson = False,
+    **search: Unpack[SearchOptions],
 ) -> None:
     """Translate lines of text: one line in, one line out; empty lines stay empty.
 
@@ -131,27 +122,14 @@ def translate(
     """
     from kutta.commands import translate_text
 
-    translate_text(
-        runs,
-        input,
-        output,
-        {
-            "beam": beam,
-            "length_penalty": length_penalty,
-            "min_length": min_length,
-            "max_length": max_length,
-            "no_repeat_ngram": no_repeat_ngram,
-        },
-        n_best,
-        {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        if sample
-        else None,
-        device,
-        json,
-    )
+    sampling = None
+    if sample:
+        sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    translate_text(runs, input, output, n_best, sampling, device, json, **search)
 
 
 @app.command()
+@search_options
 def evaluate(
     run: Run,
     test: Annotated[
@@ -160,10 +138,10 @@ def evaluate(
     data_dir: Annotated[
         str | None, typer.Option(help="folder of the test files", show_default="the config's")
     ] = None,
-    beam: Beam = None,
-    length_penalty: Penalty = None,
+    *,
     device: Device = "auto",
     json: AsJson = False,
+    **search: Unpack[SearchOptions],
 ) -> None:
     """Score a run on test sets, with signatures.
 
@@ -171,7 +149,7 @@ def evaluate(
     """
     from kutta.commands import evaluate_run
 
-    results = evaluate_run(run, test or [], data_dir, beam, length_penalty, device)
+    results = evaluate_run(run, test or [], data_dir, device, **search)
     if json:
         print_json([result.to_dict() for result in results])
         return

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kutta.cli.app import Device, Run, app
+from kutta.config import Sampling
 
 
 @app.command()
@@ -20,9 +21,8 @@ def sample(
     device: Device = "auto",
 ) -> None:
     """Draw texts from a language model, one a line."""
-    from kutta.translate.sampling import Sampling
     from kutta.translate.writer import Writer
 
-    sampling = Sampling(temperature, top_k, top_p, seed)
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     for text in Writer.load(run, device).write(prompt, count, sampling, max_length):
         typer.echo(text)

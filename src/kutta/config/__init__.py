@@ -2,7 +2,7 @@
 
 from kutta.config.config import Config, from_earlier, known_keys
 from kutta.config.data import DataConfig
-from kutta.config.decode import DecodeConfig
+from kutta.config.decode import DecodeConfig, Sampling, SearchOptions
 from kutta.config.model import Gamma, ModelConfig, TableauConfig
 from kutta.config.section import Section
 from kutta.config.train import TrainConfig
@@ -13,6 +13,8 @@ __all__ = [
     "DecodeConfig",
     "Gamma",
     "ModelConfig",
+    "Sampling",
+    "SearchOptions",
     "Section",
     "TableauConfig",
     "TrainConfig",

@@ -12,16 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from kutta.config.data import DataConfig
 from kutta.config.decode import DecodeConfig
 from kutta.config.load import find_config, read_settings
-from kutta.config.mistakes import first_mistake
+from kutta.config.mistakes import in_one_sentence
 from kutta.config.model import ModelConfig
 from kutta.config.section import Section
 from kutta.config.train import TrainConfig
-from kutta.errors import InputError
 
 # Settings that may change when a run goes on: they do not touch what one update computes.
 _FREE_KEYS = frozenset(
@@ -118,10 +117,8 @@ class Config(Section):
     @classmethod
     def parse(cls, values: dict[str, Any], where: str = "the config") -> "Config":
         """Check plain values; the first mistake becomes one sentence."""
-        try:
+        with in_one_sentence([*_names(cls)], where):
             return cls.model_validate(values)
-        except ValidationError as error:
-            raise InputError(f"{where}: {first_mistake(error, [*_names(cls)])}") from None
 
     def to_json(self) -> str:
         """Readable JSON, the form kept in a run directory."""

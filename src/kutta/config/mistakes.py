@@ -3,7 +3,8 @@
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -25,6 +26,8 @@ _WAYS_OUT = {
     "greater_than": "it must be more than {gt:g}",
     "greater_than_equal": "it must be at least {ge:g}",
     "less_than": "it must be less than {lt:g}",
+    "less_than_equal": "it must be at most {le:g}",
+    "is_instance_of": "it must be a {class}, such as {class}()",
 }
 
 # Names that people know from elsewhere, and ours.
@@ -59,6 +62,16 @@ def apply_override(values: dict[str, Any], override: str) -> None:
             raise InputError(f"--set {override!r}: {section} is not a section of the config.")
         values = cast(dict[str, Any], inner)
     values[name] = parse_value(text.strip())
+
+
+@contextmanager
+def in_one_sentence(known: Sequence[str] = (), where: str = "") -> Generator[None]:
+    """Raise an InputError instead of a ValidationError; `where` stands before its sentence."""
+    try:
+        yield
+    except ValidationError as error:
+        told = first_mistake(error, known)
+        raise InputError(f"{where}: {told}" if where else told) from None
 
 
 def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
@@ -112,6 +125,14 @@ def _known_setting(key: str, known: Sequence[str]) -> str:
     if near:
         return f"; did you mean {(everywhere | here)[near[0]]}?"
     return f"; {f'[{section}] has' if section else 'there are'} {', '.join(here)}" if here else ""
+
+
+def check_names(options: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse an option of a function that it does not have."""
+    names = [*known]
+    for name in options:
+        if name not in names:
+            raise InputError(sentence(f"There is no option {name}{suggest(name, names)}"))
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from kutta.data.plan import (
+    BatchPlan,
     Indices,
     Lengths,
-    Plan,
     check_lengths,
     cuts,
     few_lengths,
@@ -106,7 +106,7 @@ class BatchStream:
         if not len(store):
             raise InputError("The store of training pairs is empty; prepare the data again.")
         self._store, self._seed, self._resample = store, seed, resample
-        self._plan = Plan(store, batch_tokens, seed, few_shapes)
+        self._plan = BatchPlan(store, batch_tokens, seed, few_shapes)
         self._stretch_within = batch_tokens if few_shapes else None
 
     @property

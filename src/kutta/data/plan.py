@@ -31,7 +31,7 @@ class Blocks(Protocol):
     def numbers(self, blocks: Sequence[int]) -> Indices: ...
 
 
-class Plan:
+class BatchPlan:
     """The micro-batches of all epochs, by number.
 
     An epoch visits the windows of the store in a drawn order. A window has as many batches in

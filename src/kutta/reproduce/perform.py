@@ -94,7 +94,7 @@ def _measure(run: Run, metric: str) -> _Measured:
         signature = f"kutta|{metric}|{summary} of {len(values)} records|version:{__version__}"
         of_run = f"config:{config.hash()}|seed:{config.train.seed}"
         return _Measured({metric: score}, {metric: signature}, of_run)
-    result = evaluate_run(run.path, config.data.test[:1], None, None, None, config.train.device)[0]
+    result = evaluate_run(run.path, config.data.test[:1], None, config.train.device)[0]
     named = {score.name: score for score in result.scores}
     if metric not in named:
         there = ", ".join(named)

@@ -160,7 +160,7 @@ class Session:
         """Greedy translations of the validation set, scored as the data asks for."""
         assert isinstance(model, TranslationModel), "a language model has nothing to translate"
         pairs = self.validation_text
-        greedy = self.config.decode.model_copy(update={"beam": 1})
+        greedy = self.config.decode.changed(beam=1)
         cut = self.config.data.max_source
         translator = Translator(
             [model], self.run.tokenizers, greedy, self.trainer.device, max_source=cut

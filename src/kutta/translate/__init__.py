@@ -1,10 +1,11 @@
 """From a trained model to translations: search over ids, and text around it."""
 
+from kutta.config import Sampling
 from kutta.runs import choose_device
 from kutta.translate.hypothesis import Hypothesis
-from kutta.translate.sampling import Sampling, sample
+from kutta.translate.sampling import sample
 from kutta.translate.scorer import Ensemble, SingleModel
-from kutta.translate.search import beam_search, greedy
+from kutta.translate.search import beam_search
 from kutta.translate.translator import Translator
 
 __all__ = [
@@ -15,6 +16,5 @@ __all__ = [
     "Translator",
     "beam_search",
     "choose_device",
-    "greedy",
     "sample",
 ]

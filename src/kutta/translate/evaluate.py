@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from kutta.config import DataConfig, DecodeConfig
+from kutta.config import DataConfig, DecodeConfig, SearchOptions
 from kutta.data.tokenizer import join_pieces
 from kutta.errors import InputError
 from kutta.files import write_text
@@ -20,7 +20,7 @@ from kutta.metrics import (
 )
 from kutta.runs import Run
 from kutta.runs.texts import Texts
-from kutta.translate.translator import Options, Translator
+from kutta.translate.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ def evaluate(
     translator: Translator,
     tests: Sequence[str] = (),
     data_dir: str | None = None,
-    options: Options | None = None,
+    **search: Unpack[SearchOptions],
 ) -> list[Evaluation]:
     """Score test sets: those of the config where none are named, from `data_dir` where given."""
-    options, data = options or {}, run.config.data
+    decode, data = translator.config.changed(**search), run.config.data
     texts = texts_of(run, data_dir)
     pairs_of = {name: texts.test(name) for name in test_names(run, tests)}
     raw = {name: texts.raw_references(name, len(pairs)) for name, pairs in pairs_of.items()}
-    signature = f"{run.signature}|{_search_signature(translator.config, options)}"
+    signature = f"{run.signature}|{_search_signature(decode)}"
     results: list[Evaluation] = []
     for name, pairs in pairs_of.items():
-        found = translator.translate([source for source, _ in pairs], **options)
+        found = translator.translate([source for source, _ in pairs], **search)
         references = reference_texts([target for _, target in pairs], data)
         path = run.hypotheses / f"{Path(name).name}.{data.target}"
         write_text(path, "".join(line + "\n" for line in found))
@@ -138,11 +138,10 @@ def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: Data
     return sacre_bleu(hypotheses, texts)
 
 
-def _search_signature(decode: DecodeConfig, options: Options) -> str:
+def _search_signature(decode: DecodeConfig) -> str:
     """Beam and length penalty, and every other option of the search that is not the usual one."""
-    changed = {name: value for name, value in options.items() if value is not None}
-    used = decode.model_dump() | changed
-    usual = DecodeConfig.model_fields
-    others = ("min_length", "max_length", "no_repeat_ngram")
-    unusual = (f"{name}:{used[name]}" for name in others if used[name] != usual[name].default)
-    return "|".join([f"beam:{used['beam']}|penalty:{used['length_penalty']:g}", *unusual])
+    settings = DecodeConfig.model_fields
+    used = {name: getattr(decode, name) for name in SearchOptions.__annotations__}
+    always = f"beam:{used.pop('beam')}|penalty:{used.pop('length_penalty'):g}"
+    unusual = (f"{name}:{used[name]}" for name in used if used[name] != settings[name].default)
+    return "|".join([always, *unusual])

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor
 
+from kutta.config import DecodeConfig
 from kutta.data.tokenizer import BOS, EOS, PAD
 
 NEVER = [PAD, BOS]  # ids no translation contains
@@ -31,18 +32,15 @@ def numbers(tensor: Tensor) -> list[Any]:
     return cast(list[Any], tensor.tolist())
 
 
-def length_limits(source: Tensor, max_length: int | None) -> Tensor:
+def length_limits(source: Tensor, decode: DecodeConfig) -> Tensor:
     """The most tokens a translation of each sentence may have, (B,)."""
     lengths = ((source != PAD) & (source != EOS)).sum(dim=1)
-    return 2 * lengths + 20 if max_length is None else torch.full_like(lengths, max_length)
+    longest = decode.max_length
+    return torch.full_like(lengths, longest) if longest else 2 * lengths + 20
 
 
 def permitted(
-    log_probabilities: Tensor,
-    tokens: Tensor,
-    limits: Tensor,
-    min_length: int = 0,
-    no_repeat_ngram: int = 0,
+    log_probabilities: Tensor, tokens: Tensor, limits: Tensor, decode: DecodeConfig
 ) -> Tensor:
     """The same (R, V) with -inf for what may not follow tokens (R, 1 + length), BOS first.
 
@@ -55,9 +53,9 @@ def permitted(
     log_probabilities[:, NEVER] = -math.inf
     ends = log_probabilities[:, EOS].clone()
     final = limits <= length
-    if no_repeat_ngram:
-        log_probabilities.scatter_(1, repeating(tokens, no_repeat_ngram), -math.inf)
-    if length < min_length:
+    if decode.no_repeat_ngram:
+        log_probabilities.scatter_(1, repeating(tokens, decode.no_repeat_ngram), -math.inf)
+    if length < decode.min_length:
         log_probabilities[:, EOS] = -math.inf
         final = final | log_probabilities.amax(dim=1).isneginf()
     if final.any():

@@ -2,46 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from kutta.config import DecodeConfig, Sampling
 from kutta.data.tokenizer import BOS, EOS
-from kutta.errors import InputError
 from kutta.translate.hypothesis import Hypothesis, highest, length_limits, numbers, permitted
 from kutta.translate.scorer import Scorer, State
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How to draw a translation: from p^(1/temperature), cut to the likeliest tokens.
-
-    `top_k` (0: all) keeps so many tokens, `top_p` the fewest that have this much of the mass.
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        for wrong, sentence in (
-            (
-                not 0.0 < self.temperature < math.inf,
-                f"temperature = {self.temperature} cannot be; it must be above 0 (for the "
-                "likeliest tokens, take top_k = 1)",
-            ),
-            (self.top_k < 0, f"top_k = {self.top_k} is negative; 0 keeps all tokens"),
-            (
-                not 0.0 < self.top_p <= 1.0,
-                f"top_p = {self.top_p} is no share; it must be above 0 and at most 1",
-            ),
-            (self.seed < 0, f"seed = {self.seed} is negative; it must be 0 or more"),
-        ):
-            if wrong:
-                raise InputError(f"{sentence}.")
 
 
 @torch.inference_mode()
@@ -49,22 +18,20 @@ def sample(
     scorer: Scorer[State],
     source: Tensor,
     sampling: Sampling,
-    max_length: int | None = None,
+    decode: DecodeConfig,
     streams: Sequence[int] | None = None,
-    min_length: int = 0,
-    no_repeat_ngram: int = 0,
 ) -> list[Hypothesis]:
     """One random translation of each sentence of source (B, S); its score is its log-probability.
 
     What is drawn depends on the seed and the sentence's number in `streams` (by default its row),
-    not on the other sentences of the batch. The lengths and `no_repeat_ngram` are those of
-    `beam_search`; what they rule out is never drawn.
+    not on the other sentences of the batch. What the lengths and `no_repeat_ngram` of `decode` rule
+    out is never drawn; its beam and length penalty have no meaning here.
     """
     count, device = len(source), source.device
     drawn = [Hypothesis([], -math.inf, -math.inf)] * count
     if count == 0:
         return drawn
-    limits = length_limits(source, max_length)
+    limits = length_limits(source, decode)
     draws = _draws(sampling.seed, range(count) if streams is None else streams, limits).to(device)
     state = scorer.start(source)
     sentences: list[int] = list(range(count))
@@ -72,9 +39,8 @@ def sample(
     tokens = torch.full((count, 1), BOS, device=device)
     while sentences:
         position = tokens.shape[1] - 1
-        log_probabilities = permitted(
-            scorer.step(tokens[:, -1], state), tokens, limits, min_length, no_repeat_ngram
-        )
+        log_probabilities = scorer.step(tokens[:, -1], state)
+        log_probabilities = permitted(log_probabilities, tokens, limits, decode)
         words = _draw(log_probabilities, draws[:, position], sampling)
         scores = scores + log_probabilities.gather(1, words[:, None])[:, 0]
         ends = words == EOS

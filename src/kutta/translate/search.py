@@ -1,4 +1,4 @@
-"""Beam search over ids, and greedy search as a beam of one. No text here."""
+"""Beam search over ids; a beam of one is greedy search. No text here."""
 
 import math
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kutta.config import DecodeConfig
 from kutta.data.tokenizer import BOS, EOS
 from kutta.translate.hypothesis import Hypothesis, highest, length_limits, numbers, permitted
 from kutta.translate.scorer import Scorer, ScorerState, State
@@ -13,45 +14,34 @@ from kutta.translate.scorer import Scorer, ScorerState, State
 
 @torch.inference_mode()
 def beam_search(
-    scorer: Scorer[State],
-    source: Tensor,
-    beam: int = 4,
-    length_penalty: float = 0.6,
-    max_length: int | None = None,
-    n_best: int = 1,
-    min_length: int = 0,
-    no_repeat_ngram: int = 0,
+    scorer: Scorer[State], source: Tensor, decode: DecodeConfig, n_best: int = 1
 ) -> list[list[Hypothesis]]:
     """The up to `n_best` best translations of each sentence of source (B, S), best first.
 
     A hypothesis ends when EOS is among the `beam` best continuations. A sentence is done as soon
     as `beam` hypotheses have ended, as in fairseq: a live one that would still overtake them by
-    its length penalty is not waited for. Where a hypothesis has `max_length` tokens (by default
-    2 x source + 20) EOS is forced, so every sentence has a translation. `min_length` and
-    `no_repeat_ngram` rule out continuations, see `permitted`. Of equal candidates the one from the
-    better hypothesis, then the one with the lower id, goes first.
+    its length penalty is not waited for. Where a hypothesis has `max_length` tokens EOS is forced,
+    so every sentence has a translation. `min_length` and `no_repeat_ngram` rule out continuations,
+    see `permitted`. Of equal candidates the one from the better hypothesis, then the one with the
+    lower id, goes first.
     """
     ended: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     if not ended:
         return ended
-    state = scorer.start(source)
+    beam, state = decode.beam, scorer.start(source)
     state.select(torch.arange(len(source), device=source.device).repeat_interleave(beam))
-    live = _Live.first(length_limits(source, max_length), beam)
+    live = _Live.first(length_limits(source, decode), beam)
     while live.sentences:
         tokens = live.tokens.flatten(0, 1)
-        log_probabilities = permitted(
-            scorer.step(tokens[:, -1], state),
-            tokens,
-            live.limits.repeat_interleave(beam),
-            min_length,
-            no_repeat_ngram,
-        )
+        log_probabilities = scorer.step(tokens[:, -1], state)
+        limits = live.limits.repeat_interleave(beam)
+        log_probabilities = permitted(log_probabilities, tokens, limits, decode)
         values, parents, words = _candidates(log_probabilities, live.scores)
         ends = words == EOS
         ending = (ends & values.isfinite())[:, :beam]
         for row, rank in numbers(ending.nonzero()):
             prefix = numbers(live.tokens[row, parents[row, rank], 1:])
-            hypothesis = Hypothesis.of(prefix, float(values[row, rank]), length_penalty)
+            hypothesis = Hypothesis.of(prefix, float(values[row, rank]), decode.length_penalty)
             ended[live.sentences[row]].append(hypothesis)
         # At most K of the 2K candidates end, one for each parent: K others are left to go on.
         onward = ends.byte().argsort(dim=1, stable=True)[:, :beam]
@@ -111,18 +101,6 @@ class _Live:
             state.select(rows[kept].flatten())
         elif (parents != torch.arange(beam, device=device)).any():
             state.select(rows.flatten(), same_sentences=True)
-
-
-def greedy(
-    scorer: Scorer[State],
-    source: Tensor,
-    max_length: int | None = None,
-    min_length: int = 0,
-    no_repeat_ngram: int = 0,
-) -> list[Hypothesis]:
-    """The likeliest token at every position, for each sentence of source (B, S)."""
-    found = beam_search(scorer, source, 1, 0.0, max_length, 1, min_length, no_repeat_ngram)
-    return [best for (best,) in found]
 
 
 def _candidates(log_probabilities: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:

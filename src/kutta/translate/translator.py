@@ -6,20 +6,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Self, Unpack, cast
 
 import torch
+from pydantic import Field, InstanceOf
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from kutta.config import DecodeConfig
+from kutta.config import DecodeConfig, Sampling, SearchOptions, Section
+from kutta.config.mistakes import check_names, in_one_sentence
+from kutta.config.signature import spelled_out
 from kutta.data.tokenizer import EOS, PAD, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TranslationModel
 from kutta.runs import Run, choose_device
 from kutta.translate.hypothesis import Hypothesis
 from kutta.translate.loading import load_translation_models
-from kutta.translate.sampling import Sampling, sample
+from kutta.translate.sampling import sample
 from kutta.translate.scorer import scorer_of
 from kutta.translate.search import beam_search
 
@@ -29,37 +32,39 @@ CHUNK = 4096  # lines read before the first is translated: enough to sort them b
 Scored = tuple[str, float]
 
 
-class Options(TypedDict, total=False):
-    """What differs from the decode settings of the run.
+class Options(SearchOptions, total=False):
+    """What a call may ask for; what is left out or None is as in the settings of the run.
 
-    `chunk` is how many lines a stream reads before it answers; 1 answers each line at once.
+    `sampling` draws translations instead of searching for the best. `chunk` is how many lines a
+    stream reads before it answers (CHUNK where nothing is said); 1 answers each line at once.
     """
 
-    beam: int | None
-    length_penalty: float | None
-    min_length: int | None
-    max_length: int | None
-    no_repeat_ngram: int | None
     sampling: Sampling | None
-    chunk: int
+    chunk: int | None
+
+
+class _Request(Section):
+    """What a call asks for, checked."""
+
+    decode: DecodeConfig
+    n_best: int = Field(ge=1)
+    sampling: InstanceOf[Sampling] | None
+    chunk: int | None = Field(ge=1)
+
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        yield (
+            self.sampling is None and self.n_best > self.decode.beam,
+            f"n_best = {self.n_best} is more than a beam of {self.decode.beam} finds; raise beam",
+        )
+        yield (
+            self.sampling is not None and self.n_best > 1,
+            f"n_best = {self.n_best} does not go with sampling, which draws one translation; give "
+            "the line several times",
+        )
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """Options, complete and checked."""
-
-    beam: int
-    length_penalty: float
-    min_length: int
-    max_length: int | None
-    no_repeat_ngram: int
-    n_best: int
-    sampling: Sampling | None
-    chunk: int
-
-
-@dataclass(frozen=True)
-class _Line:
+class _Source:
     """An encoded line: its number in the input, from 0, and its ids without marks."""
 
     number: int
@@ -113,59 +118,59 @@ class Translator:
         config = first.config
         return cls(models, first.tokenizers, config.decode, device, warn, config.data.max_source)
 
+    def __repr__(self) -> str:
+        models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
+        return f"Translator({models} on {self.device}, {self.config!r})"
+
+    @spelled_out(Options.__annotations__)
     def translate(self, lines: Iterable[str], **options: Unpack[Options]) -> list[str]:
         """The best translation of each line."""
         return list(self.translate_stream(lines, **options))
 
+    @spelled_out(Options.__annotations__)
     def translate_stream(self, lines: Iterable[str], **options: Unpack[Options]) -> Iterator[str]:
         """The best translation of each line, for input of any size: memory stays bounded."""
-        return (best[0][0] for best in self.hypotheses_stream(lines, **options))
+        return (best[0][0] for best in self._answer(lines, 1, options))
 
+    @spelled_out(Options.__annotations__)
     def hypotheses(
         self, lines: Iterable[str], n_best: int = 1, **options: Unpack[Options]
     ) -> list[list[Scored]]:
         """Up to `n_best` translations of each line with their scores, best first."""
-        return list(self.hypotheses_stream(lines, n_best, **options))
+        return list(self._answer(lines, n_best, options))
 
+    @spelled_out(Options.__annotations__)
     def hypotheses_stream(
         self, lines: Iterable[str], n_best: int = 1, **options: Unpack[Options]
     ) -> Iterator[list[Scored]]:
         """As `hypotheses`, for input of any size."""
-        if isinstance(lines, str):
-            raise InputError("Give a list of lines to translate, not one string.")
-        return self._stream(lines, self._plan(n_best, **options))
+        return self._answer(lines, n_best, options)
 
-    def _plan(
-        self,
-        n_best: int,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        max_length: int | None = None,
-        no_repeat_ngram: int | None = None,
-        sampling: Sampling | None = None,
-        chunk: int = CHUNK,
-    ) -> _Plan:
-        decode = self.config
-        plan = _Plan(
-            beam=decode.beam if beam is None else beam,
-            length_penalty=decode.length_penalty if length_penalty is None else length_penalty,
-            min_length=decode.min_length if min_length is None else min_length,
-            max_length=(decode.max_length if max_length is None else max_length) or None,
-            no_repeat_ngram=decode.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram,
-            n_best=n_best,
-            sampling=sampling,
-            chunk=chunk,
-        )
-        _check(plan)
-        return plan
+    def _answer(
+        self, lines: Iterable[str], n_best: int, options: Options
+    ) -> Iterator[list[Scored]]:
+        """Check what is asked for at once; translate when the first answer is taken."""
+        check_names(options, Options.__annotations__)
+        if isinstance(lines, str) or not isinstance(cast(object, lines), Iterable):
+            raise InputError(f"Give a list of lines to translate, not {_one(lines)}.")
+        search = {name: options.get(name) for name in SearchOptions.__annotations__}
+        with in_one_sentence():
+            request = _Request(
+                decode=self.config.changed(**cast(SearchOptions, search)),
+                n_best=n_best,
+                sampling=options.get("sampling"),
+                chunk=options.get("chunk"),
+            )
+        return self._stream(lines, request)
 
-    def _stream(self, lines: Iterable[str], plan: _Plan) -> Iterator[list[Scored]]:
+    def _stream(self, lines: Iterable[str], request: _Request) -> Iterator[list[Scored]]:
         encoded = (self._encode(number, text) for number, text in enumerate(lines))
-        while chunk := list(islice(encoded, plan.chunk)):
-            yield from self._translate(chunk, plan)
+        while chunk := list(islice(encoded, request.chunk or CHUNK)):
+            yield from self._translate(chunk, request)
 
-    def _encode(self, number: int, text: str) -> _Line:
+    def _encode(self, number: int, text: str) -> _Source:
+        if not isinstance(cast(object, text), str):
+            raise InputError(f"Line {number + 1} is {_one(text)}, not text; give strings.")
         # Half of a surrogate pair is no character, and no tokenizer takes it.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         ids = self.tokenizers.source.encode(text)
@@ -174,29 +179,25 @@ class Translator:
                 f"Line {number + 1} has {len(ids):,} tokens; only the first {LONGEST_SOURCE:,} "
                 "are translated."
             )
-        return _Line(number, ids[: self.max_source or LONGEST_SOURCE])
+        return _Source(number, ids[: self.max_source or LONGEST_SOURCE])
 
-    def _translate(self, chunk: list[_Line], plan: _Plan) -> list[list[Scored]]:
+    def _translate(self, chunk: list[_Source], request: _Request) -> list[list[Scored]]:
         """Translate the lines of a chunk, in its order."""
         found: dict[int, list[Scored]] = {}
-        for batch in _batches([line for line in chunk if line.ids], self.config.batch_tokens):
+        for batch in _batches([line for line in chunk if line.ids], request.decode.batch_tokens):
             with _evaluating(self.models):
-                results = self._search(batch, plan)
+                results = self._search(batch, request)
             for line, hypotheses in zip(batch, results, strict=True):
                 found[line.number] = [(self._text(h), h.score) for h in hypotheses]
         return [found.get(line.number, [("", 0.0)]) for line in chunk]
 
-    def _search(self, batch: list[_Line], plan: _Plan) -> list[list[Hypothesis]]:
+    def _search(self, batch: list[_Source], request: _Request) -> list[list[Hypothesis]]:
         source = _pad([line.ids for line in batch]).to(self.device)
-        scorer = scorer_of(self.models)
-        rules = plan.min_length, plan.no_repeat_ngram
-        if plan.sampling is not None:
-            streams = [line.number for line in batch]
-            drawn = sample(scorer, source, plan.sampling, plan.max_length, streams, *rules)
-            return [[hypothesis] for hypothesis in drawn]
-        return beam_search(
-            scorer, source, plan.beam, plan.length_penalty, plan.max_length, plan.n_best, *rules
-        )
+        scorer, decode = scorer_of(self.models), request.decode
+        if request.sampling is None:
+            return beam_search(scorer, source, decode, request.n_best)
+        streams = [line.number for line in batch]
+        return [[drawn] for drawn in sample(scorer, source, request.sampling, decode, streams)]
 
     def _text(self, hypothesis: Hypothesis) -> str:
         """Its text on one line: whatever a reader may take for the end of a line is a space."""
@@ -216,47 +217,9 @@ def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
             model.train(mode)
 
 
-def _check(plan: _Plan) -> None:
-    for wrong, sentence in (
-        (plan.beam < 1, f"beam = {plan.beam} is no beam; it must be at least 1"),
-        (plan.n_best < 1, f"n_best = {plan.n_best} asks for nothing; it must be at least 1"),
-        (
-            plan.sampling is None and plan.n_best > plan.beam,
-            f"n_best = {plan.n_best} is more than a beam of {plan.beam} finds; raise the beam",
-        ),
-        (
-            plan.sampling is not None and plan.n_best > 1,
-            f"n_best = {plan.n_best} does not go with sampling, which draws one translation; "
-            "give the line several times",
-        ),
-        (
-            not abs(plan.length_penalty) <= 10.0,
-            f"length_penalty = {plan.length_penalty} is out of range; usual are 0 to 2",
-        ),
-        (
-            plan.max_length is not None and plan.max_length < 1,
-            f"max_length = {plan.max_length} leaves no room; it must be at least 1, or 0 for the "
-            "default",
-        ),
-        (plan.min_length < 0, f"min_length = {plan.min_length} is negative; 0 is no minimum"),
-        (
-            plan.max_length is not None and plan.min_length > plan.max_length,
-            f"min_length = {plan.min_length} is more than max_length = {plan.max_length}; give "
-            "both so that they fit",
-        ),
-        (
-            plan.no_repeat_ngram < 0,
-            f"no_repeat_ngram = {plan.no_repeat_ngram} is negative; 0 lets everything repeat",
-        ),
-        (plan.chunk < 1, f"chunk = {plan.chunk} reads no line; it must be at least 1"),
-    ):
-        if wrong:
-            raise InputError(f"{sentence}.")
-
-
-def _batches(lines: list[_Line], batch_tokens: int) -> Iterator[list[_Line]]:
+def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]:
     """Lines of like length together: rows x (longest + end mark) <= batch_tokens, or one row."""
-    batch: list[_Line] = []
+    batch: list[_Source] = []
     for line in sorted(lines, key=lambda line: -len(line.ids)):
         # The longest come first, so the first of a batch is its width.
         if batch and (len(batch) + 1) * (len(batch[0].ids) + 1) > batch_tokens:
@@ -265,6 +228,11 @@ def _batches(lines: list[_Line], batch_tokens: int) -> Iterator[list[_Line]]:
         batch.append(line)
     if batch:
         yield batch
+
+
+def _one(value: object) -> str:
+    """What was given instead of lines, in words."""
+    return "one string" if isinstance(value, str) else f"an object of type {type(value).__name__}"
 
 
 def _pad(rows: list[list[int]]) -> Tensor:

@@ -6,12 +6,13 @@ from typing import Self
 
 import torch
 
+from kutta.config import DecodeConfig, Sampling
 from kutta.data.tokenizer import UNK, Tokenizer
 from kutta.errors import InputError
 from kutta.model import LanguageModel
 from kutta.runs import choose_device
 from kutta.translate.loading import load_language_model
-from kutta.translate.sampling import Sampling, sample
+from kutta.translate.sampling import sample
 from kutta.translate.scorer import Continuation
 
 AT_ONCE = 64  # texts drawn together
@@ -51,11 +52,11 @@ class Writer:
                 f"The model does not know the word {word!r}, so no text can begin with it; write "
                 "the prompt in words of its vocabulary (vocab.txt in its folder)."
             )
-        texts: list[str] = []
+        decode, texts = DecodeConfig(max_length=max_length), list[str]()
         for numbers in _groups(count):
             prompts = torch.tensor([ids] * len(numbers), dtype=torch.long, device=self.device)
             prompts = prompts.reshape(len(numbers), len(ids))
-            drawn = sample(Continuation(self.model), prompts, sampling, max_length, numbers)
+            drawn = sample(Continuation(self.model), prompts, sampling, decode, numbers)
             texts += [self._text([*ids, *hypothesis.tokens]) for hypothesis in drawn]
         return texts
 
