@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.progress import Progress
 
+from kutta import files
 from kutta.corpora import download
 from kutta.corpora.download import Patience, Resume
 from kutta.corpora.fetch import fetch, record, recorded
@@ -273,7 +274,7 @@ def test_an_interrupt_leaves_the_part(server: Any, tmp_path: Path) -> None:
 def test_a_system_without_locks_downloads_without(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "fcntl", None)
+    monkeypatch.setattr(files, "fcntl", None)
     plan(server)
     assert get(server, tmp_path).read_bytes() == CONTENT
 
