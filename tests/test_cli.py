@@ -10,14 +10,13 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 from unittest.mock import patch
 
 import pytest
 
 from kutta.cli import main
 from kutta.config import Config
-from kutta.ode import METHODS, Gamma
+from kutta.ode import GAMMAS, METHODS
 
 CONFIG = """
 run = "run"
@@ -354,7 +353,7 @@ def test_help_lists_every_command_without_loading_torch() -> None:
 def test_methods_lists_every_method_and_every_gamma() -> None:
     tables = kutta("methods").out.strip().split("\n\n")
     names = [[row.split()[0] for row in table.split("\n")[1:]] for table in tables]
-    assert names == [list(METHODS), list(get_args(Gamma))]
+    assert names == [list(METHODS), list(GAMMAS)]
 
 
 def test_preparing_anew_removes_nothing_that_is_not_its_own(folder: Path) -> None:

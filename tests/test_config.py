@@ -3,6 +3,8 @@
 import json
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -12,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kutta.config import Config, Section, from_earlier, known_keys
+from kutta.config import Config, ModelConfig, Section, from_earlier, known_keys
 from kutta.config.mistakes import apply_override, parse_value, sentence, suggest
 from kutta.errors import InputError
+from kutta.model import PLACEMENTS
 from kutta.model.build import build_model
-from kutta.ode import METHODS
+from kutta.ode import GAMMAS, METHODS
 
 ROOT = Path(__file__).parent.parent
 REQUIRED = {"run": "runs/mine", "data": {"dir": "text", "source": "en", "target": "de"}}
@@ -406,8 +409,11 @@ EULER = ["model.solver=euler"]
             "decoder_gamma = 'ones' needs a Runge-Kutta method, and decoder_solver = 'dlcl'",
         ),
         (["model.solver=pc2", "model.gamma=ema"], "solver = 'pc2' is none; leave gamma out"),
-        (["model.solver=rk4", "model.gamma=gated"], "but rk4 has 4; take a method of two"),
-        (["model.decoder_gamma=gated"], "decoder_gamma = 'gated' weighs two stages"),
+        (
+            ["model.solver=rk4", "model.gamma=gated"],
+            "take a method of 2, such as midpoint, rk2 or",
+        ),
+        (["model.decoder_gamma=gated"], "decoder_gamma = 'gated' weighs 2 stages"),
         (["model.gamma_start=tableau"], "gamma_start = 'tableau' needs gamma = 'learned'"),
         (["model.gamma_start=tableau", "model.gamma=ema"], "needs gamma = 'learned'"),
         (["model.share_gamma=true"], "share_gamma needs a gamma that is learned"),
@@ -474,14 +480,45 @@ def test_settings_that_do_go_together_are_accepted(overrides: list[str]) -> None
     config(*overrides)
 
 
+@pytest.mark.parametrize("method", [n for n, m in METHODS.items() if m.looks_back])
+@pytest.mark.parametrize("side", ["", "decoder_"])
+@pytest.mark.parametrize(
+    "wrong", [*(f"field={f}" for f in PLACEMENTS if f != "san+ffn"), "layer_drop=0.1"]
+)
+def test_methods_that_look_back_need_whole_layers(method: str, side: str, wrong: str) -> None:
+    said = mistake(*EULER, f"model.{side}solver={method}", f"model.{wrong}")
+    assert f"{method} looks back over whole layers: set {wrong.partition('=')[0]}" in said
+
+
+READ_ALL = """
+import sys
+from pathlib import Path
+from kutta.config import Config
+configs = [Config.load(path) for path in sorted(Path(sys.argv[1]).glob("*.toml"))]
+print(len(configs), "torch" in sys.modules)
+"""
+
+
+def test_reading_the_shipped_configs_loads_no_torch() -> None:
+    """In a Python of its own: here torch has long been loaded."""
+    folder = ROOT / "configs"
+    command = [sys.executable, "-c", READ_ALL, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(len([*folder.glob("*.toml")])), "False"]
+
+
+def test_the_settings_know_the_placements_of_the_model() -> None:
+    assert get_args(ModelConfig.model_fields["field"].annotation) == tuple(PLACEMENTS)
+
+
 CHOICES = {
-    "solver": METHODS,
-    "gamma": ("tableau", "ones", "learned", "gated", "ema"),
+    "solver": tuple(METHODS),
+    "gamma": tuple(GAMMAS),
     "gamma_start": ("ones", "tableau"),
     "share_gamma": (False, True),
     "field": ("san+ffn", "san/ffn", "san", "ffn", "macaron"),
-    "decoder_solver": METHODS,
-    "decoder_gamma": ("tableau", "ones", "learned", "gated", "ema"),
+    "decoder_solver": tuple(METHODS),
+    "decoder_gamma": tuple(GAMMAS),
     "replicate": ("paper", "release"),
     "norm": ("pre", "post"),
     "init": ("xavier", "depth-scaled", "admin"),

@@ -16,7 +16,7 @@ from kutta.errors import InputError
 from kutta.files import atomic_path
 from kutta.metrics import METRICS, Comparison, Score, multi_bleu, paired_bootstrap
 from kutta.model.arithmetic import cost_of
-from kutta.model.build import build_model, own_tableau
+from kutta.model.build import build_model
 from kutta.runs import Run, choose_device
 from kutta.runs.checkpoints import average
 from kutta.runs.run import CONFIG
@@ -157,7 +157,7 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
         "run": str(run.path),
         "config": config.hash(),
         "method": shape.solver,
-        **({"tableau": own.description} if (own := own_tableau(shape)) else {}),
+        **({"tableau": own.description} if (own := shape.own_tableau()) else {}),
         "gamma": shape.gamma,
         "field": shape.field,
         **(decoder if two_sided else {}),

@@ -89,7 +89,7 @@ def test_the_store_serves_where_the_text_has_gone(make_run: MakeRun) -> None:
         ({"what": ["trunkation"]}, "did you mean truncation"),
         ({"what": ["weather"]}, "there are truncation, blocks, gradients, embedding, inference"),
         ({"methods": ["leapfrgo"]}, "did you mean leapfrog"),
-        ({"methods": ["custom"]}, "'custom' needs a tableau"),
+        ({"methods": ["custom"]}, "'custom' needs a table"),
         ({"what": ["blocks"], "methods": ["rk4"]}, "--method is for the analysis inference"),
         ({"what": ["blocks"], "bleu": True}, "--bleu is for the analysis inference"),
         ({"sentences": 0}, "at least 1"),
@@ -154,7 +154,7 @@ def test_post_norm_blocks_cover_no_time(make_subject: MakeSubject) -> None:
 
 def test_a_method_that_cannot_be_is_refused_before_anything_is_measured(make_run: MakeRun) -> None:
     run = make_run(solver="rk2", field="san/ffn")
-    with pytest.raises(InputError, match="leapfrog needs the placement"):
+    with pytest.raises(InputError, match="leapfrog looks back over whole layers"):
         analyze(Request(run, ["gradients", "inference"], methods=["rk4", "leapfrog"]), QUIET)
     assert not (run / "analysis").exists()
 

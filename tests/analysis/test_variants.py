@@ -67,9 +67,9 @@ def test_methods_that_learn_coefficients_start_them_anew(make_subject: MakeSubje
 
 def test_a_method_that_the_placement_does_not_allow(make_subject: MakeSubject) -> None:
     subject = make_subject(solver="rk2", field="san/ffn")
-    with pytest.raises(InputError, match="leapfrog needs the placement"):
+    with pytest.raises(InputError, match="leapfrog looks back over whole layers"):
         with_method(subject, "encoder", "leapfrog")
-    with pytest.raises(InputError, match="leapfrog needs the placement"):
+    with pytest.raises(InputError, match="leapfrog looks back over whole layers"):
         check_method(subject, "encoder", "leapfrog")
     with pytest.raises(InputError, match="custom"):
         check_method(subject, "encoder", "custom")
@@ -106,3 +106,21 @@ def test_separate_stages_that_are_one_stage_run_with_any_method(make_subject: Ma
     plain = separate.config.model.model_copy(update={"stage_parameters": "shared"})
     shared = with_config(separate, model=plain)
     assert torch.equal(answer, hidden(shared, with_method(shared, "encoder", "rk4")))
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_what_belongs_to_the_trained_method_does_not_stand_in_the_way(
+    make_subject: MakeSubject, stack: str
+) -> None:
+    """A tableau of one's own and shared weights stay with the stack that still has them."""
+    own = {"a": [["2/3"]], "b": ["1/4", "3/4"]}
+    subject = make_subject(
+        solver="custom", gamma="learned", gamma_start="tableau", share_gamma=True, tableau=own
+    )
+    model = with_method(subject, stack, "rk4")
+    kept = "decoder" if stack == "encoder" else "encoder"
+    before, after = subject.model.state_dict(), model.state_dict()
+    names = [name for name in before if name.startswith(kept)]
+    assert names
+    assert [name for name in after if name.startswith(kept)] == names
+    assert all(torch.equal(before[name], after[name]) for name in names)

@@ -13,6 +13,8 @@ from kutta.model.attention import (
     KeyValues,
     SelfAttention,
     attend,
+    by_fused_kernel,
+    by_products,
     relative_offsets,
 )
 from kutta.model.dropout import Dropout
@@ -221,3 +223,79 @@ def test_attention_dropout_falls_on_the_weights() -> None:
     seen = {tuple(draw) for draw in draws}
     assert all(x in (0.0, 0.5) for row in seen for x in row)  # 1/4 each, or dropped
     assert len(seen) > 5
+
+
+# The fused kernel of GPUs, which torch has for CPUs too
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 6),
+    st.integers(0, 5),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from(["none", "padding", "causal", "both"]),
+    st.booleans(),
+)
+def test_the_fused_kernel_computes_the_same_and_its_gradients(
+    T: int, earlier: int, B: int, H: int, masks: str, relative: bool
+) -> None:
+    """The queries are the last T of S positions, as in training (all) and in decoding (one)."""
+    S, width = T + earlier, 5
+    bias = torch.zeros(T, B * H, S).double()
+    if masks in ("padding", "both"):
+        for row in range(B * H):
+            bias[:, row, S - (row // H) % S :] = -math.inf  # the first sentence has no padding
+    if masks in ("causal", "both"):
+        bias[:, :, 1:] += torch.full((T, S), -math.inf).double().triu(earlier + 1)[:, None, 1:]
+    shapes = [(T, B, H, width), (S, B, H, width), (S, B, H, width), (T, S, width)]
+    given = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    weights = torch.randn(T, B, H * width).double()
+
+    def computed(device_type: str) -> list[Tensor]:
+        q, keys, values, r = given
+        by = {"cpu": by_products, "cuda": by_fused_kernel}[device_type]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kutta.model.attention.by_products", by)
+            mask, positions = None if masks == "none" else bias, r if relative else None
+            out = attend(q, KeyValues(keys, values), mask, positions, Dropout(0.3).eval())
+        return [out, *torch.autograd.grad(out, given[: 4 if relative else 3], weights)]
+
+    for ours, fused in zip(computed("cpu"), computed("cuda"), strict=True):
+        torch.testing.assert_close(fused, ours, rtol=1e-10, atol=1e-10)
+
+
+def test_a_bias_for_all_sentences_and_one_for_all_queries_fit_the_fused_kernel() -> None:
+    q, keys, values = (torch.randn(4, 2, 3, 5).double() for _ in range(3))
+    for shape in ((4, 1, 4), (1, 6, 4), (1, 1, 4)):
+        given = (q, KeyValues(keys, values), torch.randn(shape).double(), Dropout(0.0))
+        torch.testing.assert_close(by_fused_kernel(*given), by_products(*given))
+
+
+def test_the_fused_kernel_drops_weights_in_training_only() -> None:
+    """Values of one, and weights that are all alike: the mean stays, and the variance is known."""
+    T, S, B, H, p = 400, 50, 2, 2, 0.2
+    q, keys, values = torch.zeros(T, B, H, 2), torch.zeros(S, B, H, 2), torch.ones(S, B, H, 2)
+    given = q, KeyValues(keys, values), None
+    torch.testing.assert_close(by_fused_kernel(*given, Dropout(p).eval()), torch.ones_like(q))
+    drawn = by_fused_kernel(*given, Dropout(p).train())[..., 0]
+    torch.testing.assert_close(drawn.mean(), torch.tensor(1.0), rtol=0.02, atol=0.0)
+    torch.testing.assert_close(drawn.var(), torch.tensor(p / (1 - p) / S), rtol=0.2, atol=0.0)
+
+
+@pytest.mark.parametrize(("device", "fused"), [("cpu", False), ("meta", True)])
+def test_every_device_but_a_cpu_takes_the_fused_kernel(
+    monkeypatch: pytest.MonkeyPatch, device: str, fused: bool
+) -> None:
+    calls = list[str]()
+    for name, function in (("by_products", by_products), ("by_fused_kernel", by_fused_kernel)):
+        monkeypatch.setattr(
+            f"kutta.model.attention.{name}",
+            lambda *given, name=name, function=function: calls.append(name) or function(*given),
+        )
+    with torch.device(device):
+        own, cross = SelfAttention(12, 3, 2, 0.1), CrossAttention(12, 3, 0.1)
+        x = torch.randn(4, 2, 12)
+        own(x, None, relative_offsets(4, 4, 2, x.device))
+        assert cross(x, cross.keys_values(x), None).shape == x.shape
+    assert calls == ["by_fused_kernel" if fused else "by_products"] * 2

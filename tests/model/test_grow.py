@@ -13,7 +13,7 @@ from kutta.model import LanguageModel, Stack, StackShape, TextModel, Translation
 from kutta.model.field import Context
 from kutta.model.grow import grow
 from kutta.model.weights import fill, own_tensors
-from kutta.ode import HISTORY_METHODS
+from kutta.ode import METHODS
 
 SHAPE = StackShape(12, 20, 3, layers=2, clip=2)
 VOCABULARY = 17
@@ -204,7 +204,7 @@ def test_a_depth_that_is_no_multiple_is_refused(encoder: int, decoder: int, name
         grow(own_tensors(translation(2, 2)), DEPTHS, translation(encoder, decoder))
 
 
-@pytest.mark.parametrize("method", sorted(HISTORY_METHODS))
+@pytest.mark.parametrize("method", [n for n, m in METHODS.items() if m.looks_back])
 def test_methods_that_look_back_do_not_grow_but_may_be_copied(method: str) -> None:
     shallow = translation(2, 2, method=method)
     with pytest.raises(InputError, match=f"from 2 to 4 layers: {method} looks back"):

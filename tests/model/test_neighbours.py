@@ -8,10 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kutta.errors import InputError
-from kutta.model import LanguageModel, Stack, StackShape, TranslationModel
+from kutta.model import LanguageModel, StackShape, TranslationModel
 from kutta.model.weights import load_weights, own_tensors, read_shapes, save_weights
-from kutta.ode import HISTORY_METHODS
 
 VOCABULARY = 17
 TINY = StackShape(12, 20, 3, layers=2, clip=2)
@@ -156,30 +154,3 @@ def test_bfloat16_stays_near(variant: dict[str, Any]) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rough = model(source, target)
     torch.testing.assert_close(rough.float(), exact, rtol=0.1, atol=0.3)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"placement": "sandwich"}, "no placement 'sandwich'.*macaron"),
-        ({"heads": 5}, "width 12 is not a multiple of the 5 heads"),
-        ({"norm": "post", "method": "rk2"}, "norm = post .* not rk2"),
-        ({"norm": "post", "gamma": "learned"}, "norm = post .*learned"),
-        ({"init": "admin"}, "admin .* needs norm = post"),
-        ({"replicate": "release", "placement": "macaron"}, "san[+]ffn, not macaron"),
-        ({"replicate": "release", "method": "polynet"}, "Runge-Kutta .* not polynet"),
-        ({"replicate": "release", "method": "dlcl"}, "Runge-Kutta .* not dlcl"),
-        ({"replicate": "release", "norm": "post"}, "norm = pre, not euler and post"),
-        ({"replicate": "release", "layer_drop": 0.1}, "layer_drop must be 0, not 0.1"),
-        ({"replicate": "release", "stage_parameters": "separate"}, "stage_parameters must be sha"),
-        *(
-            ({"method": method, **other}, f"{method} .*{word}")
-            for method in sorted(HISTORY_METHODS)
-            for other, word in (({"layer_drop": 0.1}, "layer_drop"), ({"placement": "san"}, "san"))
-        ),
-    ],
-    ids=str,
-)
-def test_what_does_not_go_together_is_refused(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        Stack(replace(TINY, **wrong))

@@ -14,7 +14,7 @@ from kutta.model.attention import relative_offsets
 from kutta.model.dropout import Dropout
 from kutta.model.field import Context
 from kutta.model.stack import Layer
-from kutta.ode import HISTORY_METHODS, METHODS, TABLEAUX, ButcherTableau
+from kutta.ode import METHODS, TABLEAUX, ButcherTableau
 
 T, B, S, D, HEADS, CLIP = 5, 3, 4, 12, 3, 2
 OWN = ButcherTableau.own([["1/3"], [0, "2/3"]], ["1/4", 0, "3/4"])  # for the method "custom"
@@ -25,7 +25,7 @@ COMBINATIONS = [
     (method, placement)
     for method in METHODS
     for placement in PLACEMENTS
-    if method not in HISTORY_METHODS or placement == "san+ffn"
+    if not METHODS[method].looks_back or placement == "san+ffn"
 ]
 
 Sublayer = Callable[[Tensor], Tensor]
@@ -239,13 +239,6 @@ def test_weights_are_named_by_sublayer_and_fit_every_method(method: str, placeme
     assert twice == (
         {name for name in names if ".ffn." in name} if "macaron" in placement else set()
     )
-
-
-@pytest.mark.parametrize("method", sorted(HISTORY_METHODS))
-@pytest.mark.parametrize("placement", [name for name in PLACEMENTS if name != "san+ffn"])
-def test_methods_with_history_need_whole_layers(method: str, placement: str) -> None:
-    with pytest.raises((ValueError, InputError), match=method):
-        Stack(replace(ENCODER, method=method, placement=placement))
 
 
 def test_an_unknown_method_is_refused() -> None:

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from kutta.model import PLACEMENTS, StackShape, TranslationModel
 from kutta.model.decoding import sinusoids
-from kutta.ode import HISTORY_METHODS, METHODS, TABLEAUX
+from kutta.ode import METHODS, TABLEAUX
 
 PAD, BOS, EOS = 0, 2, 3
 VOCABULARY = 17
@@ -27,7 +27,7 @@ COMBINATIONS = [
     (method, placement)
     for method in METHODS
     for placement in PLACEMENTS
-    if method not in HISTORY_METHODS or placement == "san+ffn"
+    if not METHODS[method].looks_back or placement == "san+ffn"
 ]
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 

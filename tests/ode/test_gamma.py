@@ -14,10 +14,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from kutta.errors import InputError
-from kutta.ode import TABLEAUX, ButcherTableau, Gamma, RungeKutta, make_solver
-from kutta.ode.gamma import KINDS
+from kutta.ode import GAMMAS, TABLEAUX, ButcherTableau, RungeKutta, make_solver
 
-LEARNED: list[Gamma] = ["learned", "gated", "ema"]
+LEARNED = ["learned", "gated", "ema"]
 WIDTH = 4
 THREE_STAGES = ButcherTableau.own([["1/2"], [-1, 2]], ["1/6", "2/3", "1/6"])
 
@@ -33,7 +32,7 @@ def field() -> Callable[[Tensor], Tensor]:
 
 
 def solver_of(
-    method: str, gamma: Gamma, values: dict[str, Tensor] | None = None, **settings: str
+    method: str, gamma: str, values: dict[str, Tensor] | None = None, **settings: str
 ) -> RungeKutta:
     """A solver in double precision, its learned coefficients set to `values`."""
     solver = make_solver(method, gamma, width=WIDTH, **settings).double()
@@ -179,7 +178,7 @@ def test_ema_starts_at_a_half() -> None:
 
 def test_the_names_of_what_is_learned_are_stable() -> None:
     """They are the keys of trained models."""
-    names = {gamma: set(solver_of("rk2", gamma).state_dict()) for gamma in KINDS}
+    names = {gamma: set(solver_of("rk2", gamma).state_dict()) for gamma in GAMMAS}
     assert names == {
         "tableau": set(),
         "ones": set(),
@@ -195,7 +194,7 @@ def test_the_names_of_what_is_learned_are_stable() -> None:
 
 
 @pytest.mark.parametrize("gamma", LEARNED)
-def test_gradients_of_what_is_learned_agree_with_finite_differences(gamma: Gamma) -> None:
+def test_gradients_of_what_is_learned_agree_with_finite_differences(gamma: str) -> None:
     F, y = field(), torch.randn(3, WIDTH).double()
     solver = solver_of("rk2", gamma)
     names = list(solver.state_dict())
@@ -219,7 +218,7 @@ def test_gradients_of_what_is_learned_agree_with_finite_differences(gamma: Gamma
 
 
 @pytest.mark.parametrize("gamma", LEARNED)
-def test_every_learned_coefficient_has_a_finite_gradient_at_its_start(gamma: Gamma) -> None:
+def test_every_learned_coefficient_has_a_finite_gradient_at_its_start(gamma: str) -> None:
     solver = solver_of("rk2", gamma)
     solver.step(field(), torch.randn(3, WIDTH).double())[0].square().sum().backward()
     for parameter in solver.parameters():
@@ -266,7 +265,7 @@ def test_the_gradient_of_learned_gamma_is_the_stage(name: str) -> None:
 
 
 @pytest.mark.parametrize("gamma", LEARNED)
-def test_a_copy_learns_for_itself(gamma: Gamma) -> None:
+def test_a_copy_learns_for_itself(gamma: str) -> None:
     F, y = field(), torch.randn(3, WIDTH).double()
     solver = solver_of("rk2", gamma)
     before, other = solver.step(F, y)[0], copy.deepcopy(solver)
@@ -276,8 +275,8 @@ def test_a_copy_learns_for_itself(gamma: Gamma) -> None:
     assert not torch.equal(other.step(F, y)[0], before)
 
 
-@pytest.mark.parametrize("gamma", list(KINDS))
-def test_mixed_precision_keeps_the_state_in_full_precision(gamma: Gamma) -> None:
+@pytest.mark.parametrize("gamma", list(GAMMAS))
+def test_mixed_precision_keeps_the_state_in_full_precision(gamma: str) -> None:
     linear, y = torch.nn.Linear(WIDTH, WIDTH), torch.randn(3, WIDTH)
     solver = make_solver("rk2", gamma, width=WIDTH)
     exact = solver.step(linear, y)[0]
@@ -292,14 +291,14 @@ def test_mixed_precision_keeps_the_state_in_full_precision(gamma: Gamma) -> None
 
 @pytest.mark.parametrize("method", [n for n, t in TABLEAUX.items() if t.stages != 2])
 def test_a_gate_needs_two_stages(method: str) -> None:
-    with pytest.raises(InputError, match="two stages"):
+    with pytest.raises(InputError, match="2 stages"):
         make_solver(method, "gated", width=WIDTH)
 
 
 def test_a_gate_takes_any_two_stages_and_needs_the_width() -> None:
     two = ButcherTableau.own([["2/3"]], ["1/4", "3/4"])
     assert make_solver("custom", "gated", width=WIDTH, tableau=two).evaluations == 2
-    with pytest.raises(InputError, match="two stages"):
+    with pytest.raises(InputError, match="2 stages"):
         make_solver("custom", "gated", width=WIDTH, tableau=THREE_STAGES)
     for width in (0, -1):
         with pytest.raises(InputError, match="width"):
@@ -309,3 +308,30 @@ def test_a_gate_takes_any_two_stages_and_needs_the_width() -> None:
 def test_an_unknown_start_is_refused_with_a_choice() -> None:
     with pytest.raises(InputError, match="ones or tableau"):
         make_solver("rk2", "learned", start="zero")
+
+
+def test_a_kind_that_learns_says_so() -> None:
+    assert [name for name, kind in GAMMAS.items() if kind.learned] == LEARNED
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_only_the_kinds_that_say_so_begin_where_one_chooses(gamma: str) -> None:
+    ones, tableau = (solver_of("rk2", gamma, start=start) for start in ("ones", "tableau"))
+    pairs = zip(ones.parameters(), tableau.parameters(), strict=True)
+    assert GAMMAS[gamma].starts == any(not torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_a_kind_reads_the_stages_with_the_parameters_it_names(gamma: str) -> None:
+    """Stages k times smaller, and what reads them k times larger, leave gamma as it is."""
+    solver = solver_of("rk2", gamma)
+    stages = [torch.randn(3, WIDTH, dtype=torch.float64) for _ in range(2)]
+    with torch.no_grad():
+        for parameter in solver.parameters():
+            parameter.normal_()
+        before = [torch.as_tensor(weight) for weight in solver.weights(stages)]
+        for name in GAMMAS[gamma].reads:
+            solver.get_parameter(name).mul_(4)
+        after = solver.weights([stage / 4 for stage in stages])
+    for old, new in zip(before, after, strict=True):
+        torch.testing.assert_close(torch.as_tensor(new), old)

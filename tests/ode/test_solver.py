@@ -14,7 +14,6 @@ from torch import Tensor
 from kutta.errors import InputError
 from kutta.ode import (
     DLCL,
-    HISTORY_METHODS,
     METHODS,
     TABLEAUX,
     ButcherTableau,
@@ -24,7 +23,6 @@ from kutta.ode import (
     RungeKutta,
     Solver,
     make_solver,
-    stages_of,
     tableau_of,
 )
 
@@ -243,7 +241,7 @@ def test_dlcl_refuses_a_history_of_the_wrong_length() -> None:
 
 def blocks(method: str, count: int = BLOCKS) -> list[Solver]:
     """Solvers of consecutive blocks with coefficients that are nowhere special."""
-    gamma = "learned" if stages_of(method, OWN) else "tableau"
+    gamma = "learned" if tableau_of(method, OWN) else "tableau"
     solvers = [make_solver(method, gamma, t, tableau=OWN).double() for t in range(count)]
     for solver in solvers:
         for parameter in solver.parameters():
@@ -288,23 +286,30 @@ def test_history_is_an_argument_and_nothing_is_hidden(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_only_the_named_methods_look_back(method: str) -> None:
+def test_a_method_looks_back_where_it_says_so(method: str) -> None:
     F, y = field(), state()
     solver = blocks(method)[1]
     _, history = blocks(method)[0].step(F, y, ())
-    assert (len(history) > 0) == (method in HISTORY_METHODS)
-    if method not in HISTORY_METHODS:
+    assert (len(history) > 0) == METHODS[method].looks_back
+    if not METHODS[method].looks_back:
         mark = (state(),)
         after, passed = solver.step(F, y, mark)
         assert passed is mark
         assert torch.equal(after, solver.step(F, y, ())[0])
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_learns_what_it_says(method: str) -> None:
+    """From the second block on: the first step of the multistep method is Euler's."""
+    solver = make_solver(method, block=1, tableau=OWN)
+    assert {name for name, _ in solver.named_parameters()} == set(METHODS[method].learns)
+
+
 def test_unknown_names_are_refused_with_a_choice() -> None:
     with pytest.raises(InputError, match="rk4"):
         make_solver("rk5")
     with pytest.raises(InputError, match="learned"):
-        RungeKutta(TABLEAUX["rk2"], "learnt")  # pyright: ignore[reportArgumentType]
+        RungeKutta(TABLEAUX["rk2"], "learnt")
     with pytest.raises(InputError, match="no gamma 'ema'"):
         make_solver("pc2", "ema")
 
@@ -327,10 +332,9 @@ def test_a_tableau_of_ones_own_changes_no_other_method() -> None:
 
 
 def test_the_stages_of_a_method() -> None:
-    known = {"euler": 1, "rk2": 2, "kutta3": 3, "rk4": 4, "leapfrog": None, "pc4": None}
-    assert {method: stages_of(method, OWN) for method in known} == known
-    assert stages_of("custom", OWN) == 3
-    assert stages_of("custom") is None
+    known = {"euler": 1, "rk2": 2, "kutta3": 3, "rk4": 4}
+    assert {method: METHODS[method].tableau.stages for method in known} == known
+    assert tableau_of("leapfrog", OWN) is tableau_of("pc4", OWN) is tableau_of("custom") is None
     assert tableau_of("custom", OWN) is OWN
     assert tableau_of("rk4", OWN) is TABLEAUX["rk4"]
 

@@ -19,7 +19,7 @@ from kutta.data.store import Store
 from kutta.errors import InputError
 from kutta.model import StackShape, TranslationModel
 from kutta.model.weights import read_tensors
-from kutta.ode import HISTORY_METHODS
+from kutta.ode import METHODS
 from kutta.training.checkpoint import Progress, resume, save_checkpoint
 from kutta.training.compilation import compile_layers
 from kutta.training.loop import Step, fit
@@ -217,7 +217,7 @@ def test_a_layer_is_one_graph(monkeypatch: pytest.MonkeyPatch, name: str) -> Non
     model(source, target).square().sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     # Methods that look back find another history in their second layer.
-    assert compiler.graphs == (4 if SHAPES[name].method in HISTORY_METHODS else 2)
+    assert compiler.graphs == (4 if METHODS[SHAPES[name].method].looks_back else 2)
 
 
 # ---- unnoticed by others --------------------------------------------------------------------

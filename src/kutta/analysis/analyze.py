@@ -113,7 +113,7 @@ def _check(request: Request) -> None:
             raise InputError(sentence(f"There is no analysis {name!r}{near}"))
     for method in request.methods:
         if method not in METHODS:
-            near = suggest(method, METHODS)
+            near = suggest(method, list(METHODS))
             raise InputError(sentence(f"There is no method {method!r}{near}"))
     if request.what and "inference" not in request.what and _of_inference(request):
         raise InputError(

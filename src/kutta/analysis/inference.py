@@ -15,7 +15,7 @@ from kutta.data.batches import Batch
 from kutta.errors import InputError
 from kutta.model import Stack, TextModel, TranslationModel
 from kutta.model.arithmetic import cost_of
-from kutta.ode import HISTORY_METHODS
+from kutta.ode.methods import METHODS as ALL_METHODS
 from kutta.training.objective import token_loss
 from kutta.translate.evaluate import valid_score
 from kutta.translate.scorer import scorer_of
@@ -75,7 +75,7 @@ def _variants(subject: Subject, methods: Sequence[str]) -> Iterator[Variant]:
     for stack in stacks_of(subject.model):
         own = any(abs(t - 1) > 1e-6 for place, t in times.items() if place.stack == stack)
         for method in methods:
-            if method in HISTORY_METHODS:  # it looks back, so all its steps are of one length
+            if ALL_METHODS[method].looks_back:  # so all its steps are of one length
                 yield Variant(stack, method)
                 continue
             yield from (Variant(stack, method, n, own) for n in SUBSTEPS)

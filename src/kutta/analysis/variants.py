@@ -6,13 +6,14 @@ import torch
 
 from kutta.analysis.observe import blocks_of, times_of
 from kutta.analysis.subject import Subject
-from kutta.config import ModelConfig
+from kutta.config import Config, ModelConfig
 from kutta.errors import InputError
 from kutta.model import TextModel
-from kutta.model.build import build_model, own_tableau
+from kutta.model.build import build_model
 from kutta.model.weights import fill, own_tensors
-from kutta.ode import Solver, make_solver
+from kutta.ode import GAMMAS, Solver, make_solver
 from kutta.ode.error import Substeps
+from kutta.ode.methods import CUSTOM
 
 _COMPOSED = "rk2"  # any method but Euler, whose blocks the model takes one sublayer at a time
 
@@ -23,7 +24,7 @@ def not_an_ode(config: ModelConfig) -> str | None:
         return "a post-norm layer is LN(y + F(y)), which is no step of an ODE"
     if config.replicate == "release":
         return "replicate = 'release' makes F the layer's whole output, y included"
-    methods, own = (config.solver, config.decoder_solver), own_tableau(config)
+    methods, own = (config.solver, config.decoder_solver), config.own_tableau()
     several = any(make_solver(method, tableau=own).evaluations > 1 for method in methods)
     if config.stage_parameters == "separate" and several:
         return "stage_parameters = 'separate' gives every stage of a block an F of its own"
@@ -62,27 +63,38 @@ def _rebuilt(subject: Subject, stack: str, method: str) -> TextModel:
     """A model of the changed settings, filled with the trained weights."""
     model = _unfilled(subject, stack, method)
     trained, wanted = own_tensors(subject.model), own_tensors(model)
-    fill(model, {name: trained.get(name, wanted[name]) for name in wanted}, str(subject.run))
+    fill(model, {name: trained.get(name, wanted[name]) for name in wanted}, str(subject.run.folder))
     return model.to(subject.device)
 
 
 def _unfilled(subject: Subject, stack: str, method: str) -> TextModel:
     """A model of the changed settings, for all whose weights there are trained ones."""
-    names = ("solver", "gamma")
-    if stack == "decoder" and not subject.config.language_model:
-        names = ("decoder_solver", "decoder_gamma")
-    changed: dict[str, Any] = dict(zip(names, (method, "tableau"), strict=True))
-    # Layers are dropped in training only; some methods refuse to be trained so. A block has one F
-    # (see not_an_ode), which is evaluated at every stage of the other method.
-    changed |= {"layer_drop": 0.0, "stage_parameters": "shared"}
-    config = subject.config.model.model_copy(update=changed)
+    config = _changed(subject, stack, method)
     sizes = len(subject.tokenizers.source), len(subject.tokenizers.target)
     model = build_model(config, *sizes, subject.tokenizers.shared)
     trained = own_tensors(subject.model)
     learned_anew = [n for n in own_tensors(model) if n not in trained and ".solvers." not in n]
     if learned_anew:
         raise InputError(
-            f"{subject.run} has no weights for {learned_anew[0]}, which {method} needs; "
+            f"{subject.run.folder} has no weights for {learned_anew[0]}, which {method} needs; "
             "choose another method."
         )
     return model
+
+
+def _changed(subject: Subject, stack: str, method: str) -> ModelConfig:
+    """The settings with one stack under another method, as valid ones: what is wrong is said.
+
+    Layers are dropped in training only; some methods refuse to be trained so. A block has one F
+    (see not_an_ode), which is evaluated at every stage of the other method.
+    """
+    values: dict[str, Any] = subject.config.model_dump(mode="json")
+    model: dict[str, Any] = values["model"]
+    decoder = stack == "decoder" and not subject.config.language_model
+    this, other = ("decoder_", "") if decoder else ("", "decoder_")
+    model |= {f"{this}solver": method, f"{this}gamma": "tableau"}
+    model |= {"gamma_start": "ones", "layer_drop": 0.0, "stage_parameters": "shared"}
+    model["share_gamma"] &= GAMMAS[model[f"{other}gamma"]].learned
+    if CUSTOM not in (model["solver"], model["decoder_solver"]):
+        model["tableau"] = None
+    return Config.parse(values, where=f"{subject.run.folder} with {method}").model

@@ -3,7 +3,7 @@
 from kutta.config.config import Config, from_earlier, known_keys
 from kutta.config.data import DataConfig
 from kutta.config.decode import DecodeConfig, Sampling, SearchOptions
-from kutta.config.model import Gamma, ModelConfig, TableauConfig
+from kutta.config.model import ModelConfig, TableauConfig
 from kutta.config.section import Section
 from kutta.config.train import TrainConfig
 
@@ -11,7 +11,6 @@ __all__ = [
     "Config",
     "DataConfig",
     "DecodeConfig",
-    "Gamma",
     "ModelConfig",
     "Sampling",
     "SearchOptions",

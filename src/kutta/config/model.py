@@ -1,15 +1,21 @@
 """[model]: sizes and the numerical method."""
 
-from collections.abc import Iterator
-from typing import Any, Literal, Self, cast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
 from kutta.config.mistakes import suggest
 from kutta.config.section import Section
 from kutta.errors import InputError
+from kutta.ode.gamma import GAMMAS, STARTS
+from kutta.ode.methods import CUSTOM, METHODS, tableau_of
+from kutta.ode.tableau import TABLEAUX, ButcherTableau
 
-Gamma = Literal["tableau", "ones", "learned", "gated", "ema"]
+if TYPE_CHECKING:
+    GammaName = StartName = str
+else:  # the choices are the entries' names
+    GammaName, StartName = Literal[*GAMMAS], Literal[*STARTS]
 
 
 class TableauConfig(Section):
@@ -20,14 +26,16 @@ class TableauConfig(Section):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        from kutta.ode import ButcherTableau  # here, so that reading settings does not load torch
-
         try:
-            ButcherTableau.own(self.a, self.b)
+            self.method()
         except InputError as error:
             sentence = str(error).removesuffix(".")
             raise ValueError(sentence[0].lower() + sentence[1:]) from None
         return self
+
+    def method(self) -> ButcherTableau:
+        """The method itself."""
+        return ButcherTableau.own(self.a, self.b)
 
 
 class ModelConfig(Section):
@@ -43,10 +51,8 @@ class ModelConfig(Section):
     solver: str = Field(
         default="rk2", description="method of the encoder's (or language model's) blocks"
     )
-    gamma: Gamma = Field(default="tableau", description="weights of the stages")
-    gamma_start: Literal["ones", "tableau"] = Field(
-        default="ones", description="where learned weights start"
-    )
+    gamma: GammaName = Field(default="tableau", description="weights of the stages")
+    gamma_start: StartName = Field(default="ones", description="where learned weights start")
     share_gamma: bool = Field(default=False, description="all blocks learn the same weights")
     tableau: TableauConfig | None = Field(
         default=None, description='[model.tableau] with a and b, for solver = "custom"'
@@ -55,7 +61,9 @@ class ModelConfig(Section):
         default="san+ffn", description="which sublayers a block integrates"
     )
     decoder_solver: str = Field(default="euler", description="method of the decoder's blocks")
-    decoder_gamma: Gamma = Field(default="tableau", description="weights of the decoder's stages")
+    decoder_gamma: GammaName = Field(
+        default="tableau", description="weights of the decoder's stages"
+    )
     replicate: Literal["paper", "release"] = Field(
         default="paper", description="what F is: the increment, or as in the authors' release"
     )
@@ -102,51 +110,54 @@ class ModelConfig(Section):
     @field_validator("solver", "decoder_solver")
     @classmethod
     def _known_method(cls, name: str) -> str:
-        from kutta.ode import METHODS
-
         if name not in METHODS:
-            raise ValueError(f"no method is called {name!r}{suggest(name, METHODS)}")
+            raise ValueError(f"no method is called {name!r}{suggest(name, list(METHODS))}")
         return name
 
-    def mistakes(self) -> Iterator[tuple[bool, str]]:
-        from kutta.ode import HISTORY_METHODS, ButcherTableau, stages_of
+    def own_tableau(self) -> ButcherTableau | None:
+        """The tableau that these settings bring along, for the method "custom"."""
+        return self.tableau and self.tableau.method()
 
-        own = ButcherTableau.own(self.tableau.a, self.tableau.b) if self.tableau else None
+    def mistakes(self) -> Iterator[tuple[bool, str]]:
+        own = self.own_tableau()
         sides = ("", self.solver, self.gamma), ("decoder_", self.decoder_solver, self.decoder_gamma)
         names, gammas = {name for _, name, _ in sides}, {gamma for *_, gamma in sides}
-        history = ", ".join(sorted(names & HISTORY_METHODS))
+        history = ", ".join(sorted(name for name in names if METHODS[name].looks_back))
         release, post = self.replicate == "release", self.norm == "post"
         yield (
             bool(self.d_model % self.heads),
             f"d_model = {self.d_model} is not a multiple of heads = {self.heads}; change one",
         )
         yield (
-            "custom" in names and own is None,
+            CUSTOM in names and own is None,
             "the method 'custom' needs a table [model.tableau] with a and b; add it",
         )
         yield (
-            "custom" not in names and own is not None,
+            CUSTOM not in names and own is not None,
             "[model.tableau] is for solver = 'custom'; set that, or leave the table out",
         )
         for side, method, gamma in sides:
-            stages = stages_of(method, own)
+            tableau, needed = tableau_of(method, own), GAMMAS[gamma].stages
             yield (
-                gamma != "tableau" and stages is None,
+                gamma != "tableau" and tableau is None,
                 f"{side}gamma = {gamma!r} needs a Runge-Kutta method, and {side}solver = "
                 f"{method!r} is none; leave {side}gamma out",
             )
             yield (
-                gamma == "gated" and stages != 2,
-                f"{side}gamma = 'gated' weighs two stages against each other, but {method} has "
-                f"{stages}; take a method of two, such as rk2",
+                needed is not None and tableau is not None and tableau.stages != needed,
+                f"{side}gamma = {gamma!r} weighs {needed} stages, but {method} has "
+                f"{tableau and tableau.stages}; take a method of {needed}, such as "
+                f"{_listed(n for n, t in TABLEAUX.items() if t.stages == needed)}",
             )
+        starting = [name for name, kind in GAMMAS.items() if kind.starts]
+        learned = [name for name, kind in GAMMAS.items() if kind.learned]
         yield (
-            self.gamma_start != "ones" and "learned" not in gammas,
-            f"gamma_start = {self.gamma_start!r} needs gamma = 'learned'",
+            self.gamma_start != "ones" and gammas.isdisjoint(starting),
+            f"gamma_start = {self.gamma_start!r} needs gamma = {_listed(map(repr, starting))}",
         )
         yield (
-            self.share_gamma and not gammas & {"learned", "gated", "ema"},
-            "share_gamma needs a gamma that is learned: 'learned', 'gated' or 'ema'",
+            self.share_gamma and gammas.isdisjoint(learned),
+            f"share_gamma needs a gamma that is learned: {_listed(map(repr, learned))}",
         )
         for wrong, needed in (
             (self.field != "san+ffn", f"field = 'san+ffn', not {self.field!r}"),
@@ -154,7 +165,7 @@ class ModelConfig(Section):
         ):
             yield bool(history) and wrong, f"{history} looks back over whole layers: set {needed}"
             yield release and wrong, f"replicate = 'release' looks back over layers: set {needed}"
-        others = ", ".join(sorted(name for name in names if stages_of(name, own) is None))
+        others = ", ".join(sorted(name for name in names if tableau_of(name, own) is None))
         yield (
             release and bool(others),
             f"replicate = 'release' needs Runge-Kutta methods, and {others} is none; take rk2",
@@ -174,3 +185,9 @@ class ModelConfig(Section):
             self.init == "admin" and not post,
             "init = 'admin' sets the weights of post-norm residuals: set norm = 'post'",
         )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """ "a, b or c"."""
+    *others, last = [*names] or ["none"]
+    return f"{', '.join(others)} or {last}" if others else last

@@ -50,21 +50,49 @@ def attend(
     q (T, B, H, d_h); bias broadcasts to (T, B*H, S) and is 0 or -inf; relative (T, S, d_h) are
     the key-side position representations r_ij (Shaw et al., eq. 4). Returns (T, B, H*d_h).
     """
-    T, B, H, width = q.shape
-    S = kv.keys.shape[0]
-    q = q.reshape(T, B * H, width)
-    keys = kv.keys.reshape(S, B * H, width)
-    values = kv.values.reshape(S, B * H, width)
-    # Scaled within the products, which spares a copy of q.
-    scale = width**-0.5
-    start = q.new_zeros(()).expand(1, 1, 1) if bias is None else bias
+    # GPUs have fused kernels; on a CPU the products are faster, and dropout draws as elsewhere.
+    by = by_products if q.device.type == "cpu" else by_fused_kernel
     if relative is not None:
-        # One product per query position over all heads: r_ij is shared by the heads.
-        start = torch.baddbmm(start, q, relative.transpose(1, 2), alpha=scale)
-    content = (q.transpose(0, 1), keys.permute(1, 2, 0))
-    logits = torch.baddbmm(start.transpose(0, 1), *content, alpha=scale)
+        bias = _with_positions(q, bias, relative)
+    return by(q, kv, bias, dropout).reshape(*q.shape[:2], -1)
+
+
+def _with_positions(q: Tensor, bias: Tensor | None, relative: Tensor) -> Tensor:
+    """bias + q r / sqrt(d_h), (T, B*H, S): one product per query, as the heads share r_ij."""
+    start = _nothing(q) if bias is None else bias
+    return torch.baddbmm(start, q.flatten(1, 2), relative.transpose(1, 2), alpha=_scale(q))
+
+
+def by_products(q: Tensor, kv: KeyValues, bias: Tensor | None, dropout: Dropout) -> Tensor:
+    """softmax(q k / sqrt(d_h) + bias) v as two products, q as in `attend`: (T, B, H, d_h)."""
+    keys, values = kv.keys.flatten(1, 2), kv.values.flatten(1, 2)
+    start = (_nothing(q) if bias is None else bias).transpose(0, 1)
+    # Scaled within the product, which spares a copy of q.
+    content = (q.flatten(1, 2).transpose(0, 1), keys.permute(1, 2, 0))
+    logits = torch.baddbmm(start, *content, alpha=_scale(q))
     weights = dropout(torch.softmax(logits, dim=-1))
-    return torch.bmm(weights, values.transpose(0, 1)).transpose(0, 1).reshape(T, B, H * width)
+    return torch.bmm(weights, values.transpose(0, 1)).transpose(0, 1).view(q.shape)
+
+
+def by_fused_kernel(q: Tensor, kv: KeyValues, bias: Tensor | None, dropout: Dropout) -> Tensor:
+    """The same as `by_products`, by torch's kernels; dropout draws from the device's generator."""
+    T, B, H, _ = q.shape
+    query, keys, values = (x.permute(1, 2, 0, 3) for x in (q, kv.keys, kv.values))  # (B, H, T, d_h)
+    S = keys.shape[2]
+    if bias is not None:
+        bias = bias.to(q.dtype).expand(T, B * H, S).view(T, B, H, S).permute(1, 2, 0, 3)
+    p = dropout.p if dropout.training else 0.0
+    attended = functional.scaled_dot_product_attention(query, keys, values, bias, p)
+    return attended.permute(2, 0, 1, 3)
+
+
+def _scale(q: Tensor) -> float:
+    return q.shape[-1] ** -0.5
+
+
+def _nothing(q: Tensor) -> Tensor:
+    """A bias of zero for all."""
+    return q.new_zeros(()).expand(1, 1, 1)
 
 
 class SelfAttention(nn.Module):

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from kutta.model.field import NORM_EPS
+from kutta.model.norm import make_norm
+from kutta.model.shape import StackShape
 from kutta.ode.solver import History
 
 
@@ -14,11 +15,11 @@ class Dense(nn.Module):
     the final LayerNorm, is given sum_{l<=t} W_{t,l} x_l. The row W_t starts at the mean.
     """
 
-    def __init__(self, layers: int, d_model: int) -> None:
+    def __init__(self, shape: StackShape) -> None:
         super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(d_model, eps=NORM_EPS) for _ in range(layers))
+        self.norms = nn.ModuleList(make_norm(shape) for _ in range(shape.layers))
         self.rows = nn.ParameterList(
-            nn.Parameter(torch.full((t + 1,), 1 / (t + 1))) for t in range(layers + 1)
+            nn.Parameter(torch.full((t + 1,), 1 / (t + 1))) for t in range(shape.layers + 1)
         )
 
     def forward(self, y: Tensor, history: History) -> tuple[Tensor, History]:

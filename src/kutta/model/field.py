@@ -2,20 +2,19 @@
 
 F is always the increment, never the layer's output: F(y) = SAN(LN(y)) and so on, with LayerNorm
 and dropout inside, so that every stage of a method norms its own argument and redraws dropout.
-`inner` is the sublayer without the norm, for post-norm layers, which apply it after the addition.
+`inner` is the sublayer without the norm, for post-norm layers, which apply it after the addition,
+and `output` names the linear layer it ends in.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from torch import Tensor, nn
 
 from kutta.model.attention import CrossAttention, KeyValues, SelfAttention
 from kutta.model.dropout import Dropout, ReluDropout
+from kutta.model.norm import make_norm
 from kutta.model.shape import StackShape
-
-NORM_EPS = 1e-5
 
 
 @dataclass(frozen=True)
@@ -35,18 +34,14 @@ class Context:
 class SelfAttentionField(nn.Module):
     """F(y) = SAN(LN(y))."""
 
-    def __init__(
-        self, d_model: int, heads: int, clip: int, dropout: float, attention_dropout: float
-    ) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
-        self.attention = SelfAttention(d_model, heads, clip, attention_dropout)
-        self.dropout = Dropout(dropout)
+    output = "attention.out"
 
-    @classmethod
-    def of(cls, shape: StackShape) -> Self:
+    def __init__(self, shape: StackShape) -> None:
+        super().__init__()
+        self.norm = make_norm(shape)
         sizes = shape.d_model, shape.heads, shape.clip
-        return cls(*sizes, shape.dropout, shape.attention_dropout)
+        self.attention = SelfAttention(*sizes, shape.attention_dropout)
+        self.dropout = Dropout(shape.dropout)
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
@@ -60,15 +55,14 @@ class SelfAttentionField(nn.Module):
 class CrossAttentionField(nn.Module):
     """F(y) = CrossAttention(LN(y), memory)."""
 
-    def __init__(self, d_model: int, heads: int, dropout: float, attention_dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
-        self.attention = CrossAttention(d_model, heads, attention_dropout)
-        self.dropout = Dropout(dropout)
+    output = "attention.out"
 
-    @classmethod
-    def of(cls, shape: StackShape) -> Self:
-        return cls(shape.d_model, shape.heads, shape.dropout, shape.attention_dropout)
+    def __init__(self, shape: StackShape) -> None:
+        super().__init__()
+        self.norm = make_norm(shape)
+        sizes = shape.d_model, shape.heads
+        self.attention = CrossAttention(*sizes, shape.attention_dropout)
+        self.dropout = Dropout(shape.dropout)
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
@@ -83,17 +77,15 @@ class CrossAttentionField(nn.Module):
 class FeedForwardField(nn.Module):
     """F(y) = W2 relu(W1 LN(y))."""
 
-    def __init__(self, d_model: int, ffn: int, dropout: float, relu_dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
-        self.up = nn.Linear(d_model, ffn)
-        self.down = nn.Linear(ffn, d_model)
-        self.relu_dropout = ReluDropout(relu_dropout)
-        self.dropout = Dropout(dropout)
+    output = "down"
 
-    @classmethod
-    def of(cls, shape: StackShape) -> Self:
-        return cls(shape.d_model, shape.ffn, shape.dropout, shape.relu_dropout)
+    def __init__(self, shape: StackShape) -> None:
+        super().__init__()
+        self.norm = make_norm(shape)
+        self.up = nn.Linear(shape.d_model, shape.ffn)
+        self.down = nn.Linear(shape.ffn, shape.d_model)
+        self.relu_dropout = ReluDropout(shape.relu_dropout)
+        self.dropout = Dropout(shape.dropout)
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
@@ -105,7 +97,7 @@ class FeedForwardField(nn.Module):
 
 
 Sublayer = SelfAttentionField | CrossAttentionField | FeedForwardField
-SUBLAYERS: dict[str, type[Sublayer]] = {  # by the names in Block.parts
+SUBLAYERS: dict[str, Callable[[StackShape], Sublayer]] = {  # by the names in Block.parts
     "ffn_before": FeedForwardField,
     "san": SelfAttentionField,
     "cross": CrossAttentionField,

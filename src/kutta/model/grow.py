@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from kutta.errors import InputError
+from kutta.model.field import Sublayer
 from kutta.model.stack import Stack
 from kutta.model.weights import own_tensors
-from kutta.ode import HISTORY_METHODS
+from kutta.ode import GAMMAS, METHODS
 
 _IN_LAYER = re.compile(r"(?P<stack>\w+)\.layers\.(?P<layer>\d+)\.(?P<rest>.+)")
-# F is linear in these, so dividing them by k divides F.
-_OUTPUT = re.compile(r"(attention\.out|down)\.(weight|bias)$")
 # A gate reads the stages; it has to open as before when they are k times smaller.
-_GATE = re.compile(r"gate_weight$")
+_GATES = frozenset(name for kind in GAMMAS.values() for name in kind.reads)
 
 
 def grow(
@@ -35,10 +34,17 @@ def grow(
         for name, stack in model.named_children()
         if isinstance(stack, Stack)
     }
+    # F is linear in the last layers of its sublayers, so dividing them by k divides F.
+    outputs = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Sublayer)
+        for parameter in module.get_submodule(module.output).parameters()
+    }
     grown: dict[str, Tensor] = {}
     used: set[str] = set()
-    for name in own_tensors(model):
-        origin, scale = _origin(name, factors)
+    for name, tensor in own_tensors(model).items():
+        origin, scale = _origin(name, factors, id(tensor) in outputs)
         if origin in tensors:  # fill tells what is missing
             grown[name] = tensors[origin] if scale == 1 else tensors[origin] * scale
             used.add(origin)
@@ -50,15 +56,15 @@ def grow(
     return grown
 
 
-def _origin(name: str, factors: Mapping[str, int]) -> tuple[str, float]:
-    """Which tensor of the shallow model becomes `name`, and times what."""
+def _origin(name: str, factors: Mapping[str, int], output: bool) -> tuple[str, float]:
+    """Which tensor of the shallow model becomes `name`, and times what; `output` divides F."""
     found = _IN_LAYER.fullmatch(name)
     if found is None:
         return name, 1
     k = factors[found["stack"]]
     origin = f"{found['stack']}.layers.{int(found['layer']) // k}.{found['rest']}"
-    scale = 1 / k if _OUTPUT.search(name) else k if _GATE.search(name) else 1
-    return origin, scale
+    gate = name.rpartition(".")[2] in _GATES
+    return origin, 1 / k if output else k if gate else 1
 
 
 def _factor(name: str, shallow: int, stack: Stack) -> int:
@@ -67,7 +73,7 @@ def _factor(name: str, shallow: int, stack: Stack) -> int:
     k, rest = divmod(shape.layers, shallow) if shallow else (0, 1)
     for wrong, why in (
         (rest > 0, f"{shape.layers} is not a multiple of {shallow}"),
-        (k > 1 and shape.method in HISTORY_METHODS, f"{shape.method} looks back over layers"),
+        (k > 1 and METHODS[shape.method].looks_back, f"{shape.method} looks back over layers"),
         (k > 1 and shape.replicate == "release", "its dense connections fit one depth only"),
         (k > 1 and shape.norm == "post", "post-norm layers are not steps of an ODE"),
     ):

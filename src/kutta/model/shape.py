@@ -1,11 +1,10 @@
 """What a stack is made of, as data: its sizes, its method, and which sublayers form a block."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from kutta.errors import InputError
-from kutta.ode import HISTORY_METHODS, ButcherTableau, Gamma, stages_of
+from kutta.config import ModelConfig
+from kutta.ode import GAMMAS, ButcherTableau
 
 
 class Block(NamedTuple):
@@ -34,14 +33,17 @@ PLACEMENTS: dict[str, tuple[Block, ...]] = {
 
 @dataclass(frozen=True)
 class StackShape:
-    """The sizes and the method of a stack; `cross` makes it a decoder over a memory."""
+    """The sizes and the method of a stack; `cross` makes it a decoder over a memory.
+
+    What goes together is a matter of the settings, which have been checked (ModelConfig).
+    """
 
     d_model: int
     ffn: int
     heads: int
     layers: int
     method: str = "euler"
-    gamma: Gamma = "tableau"
+    gamma: str = "tableau"
     placement: str = "san+ffn"
     clip: int = 8
     dropout: float = 0.1
@@ -58,6 +60,35 @@ class StackShape:
     stage_parameters: str = "shared"
     layer_drop: float = 0.0
 
+    @classmethod
+    def of(
+        cls, config: ModelConfig, layers: int, method: str, gamma: str, cross: bool = False
+    ) -> Self:
+        """A stack of these settings; encoder and decoder differ in what is given beside them."""
+        return cls(
+            d_model=config.d_model,
+            ffn=config.ffn,
+            heads=config.heads,
+            layers=layers,
+            method=method,
+            gamma=gamma,
+            placement=config.field,
+            clip=config.relative_positions,
+            dropout=config.dropout,
+            attention_dropout=config.attention_dropout,
+            relu_dropout=config.relu_dropout,
+            cross=cross,
+            start=config.gamma_start,
+            share_gamma=config.share_gamma,
+            tableau=config.own_tableau(),
+            replicate=config.replicate,
+            norm=config.norm,
+            init=config.init,
+            share_layers=config.share_layers,
+            stage_parameters=config.stage_parameters,
+            layer_drop=config.layer_drop,
+        )
+
 
 def blocks_of(shape: StackShape) -> list[Block]:
     """The blocks of a layer of this shape, in order."""
@@ -67,7 +98,7 @@ def blocks_of(shape: StackShape) -> list[Block]:
     ]
     # Euler over a composed field is by definition one Euler step per sublayer. Taking them one
     # by one keeps the ordinary Transformer's order of additions, to the last bit.
-    plain = shape.method == "euler" and shape.gamma in ("tableau", "ones")
+    plain = shape.method == "euler" and _unit_weight(shape.gamma)
     blocks = [
         block._replace(parts=parts)
         for block in blocks
@@ -82,48 +113,7 @@ def _expand(name: str, cross: bool) -> tuple[str, ...]:
     return ("san", "cross") if name == "san" and cross else (name,)
 
 
-def check(shape: StackShape) -> None:
-    """Refuse a shape that cannot be built."""
-    for wrong, sentence in _mistakes(shape):
-        if wrong:
-            raise InputError(sentence)
-
-
-def _mistakes(shape: StackShape) -> Iterator[tuple[bool, str]]:
-    """What does not go together, each with the sentence to say."""
-    method, placement = shape.method, shape.placement
-    release = shape.replicate == "release"
-    whole_layers = release or method in HISTORY_METHODS
-    who = "replicate = release" if release else method
-    yield (
-        placement not in PLACEMENTS,
-        f"There is no placement {placement!r}; choose one of {', '.join(PLACEMENTS)}.",
-    )
-    yield (
-        whole_layers and placement != "san+ffn",
-        f"{who} needs the placement san+ffn, not {placement}.",
-    )
-    yield (
-        whole_layers and shape.layer_drop > 0,
-        f"{who} looks back over every layer, so layer_drop must be 0, not {shape.layer_drop}.",
-    )
-    yield (
-        release and shape.stage_parameters != "shared",
-        f"{who} takes a whole layer as its stage, so stage_parameters must be shared.",
-    )
-    yield (
-        bool(shape.d_model % shape.heads),
-        f"The width {shape.d_model} is not a multiple of the {shape.heads} heads.",
-    )
-    yield (
-        release and (stages_of(method, shape.tableau) is None or shape.norm != "pre"),
-        f"{who} needs a Runge-Kutta method and norm = pre, not {method} and {shape.norm}.",
-    )
-    yield (
-        shape.norm == "post" and (method, shape.gamma) != ("euler", "tableau"),
-        f"norm = post is not a step of an ODE; it needs euler, not {method} ({shape.gamma}).",
-    )
-    yield (
-        shape.init == "admin" and shape.norm != "post",
-        "init = admin sets the weights of post-norm residuals; it needs norm = post.",
-    )
+def _unit_weight(gamma: str) -> bool:
+    """Whether the one stage of Euler's method has the weight 1 for good."""
+    kind = GAMMAS[gamma]
+    return not kind.learned and [*kind.weights([1.0], {}, ())] == [1.0]

@@ -14,18 +14,17 @@ from kutta.model.admin import Admin
 from kutta.model.attention import KeyValues
 from kutta.model.dense import Dense
 from kutta.model.field import (
-    NORM_EPS,
     SUBLAYERS,
     Context,
     CrossAttentionField,
-    FeedForwardField,
     Part,
     SelfAttentionField,
     Sublayer,
     compose,
 )
-from kutta.model.shape import PLACEMENTS, Block, StackShape, blocks_of, check
-from kutta.ode import Solver, make_solver
+from kutta.model.norm import make_norm
+from kutta.model.shape import PLACEMENTS, Block, StackShape, blocks_of
+from kutta.ode import GAMMAS, Solver, make_solver
 from kutta.ode.solver import History
 
 __all__ = ["PLACEMENTS", "Layer", "LayerState", "Stack", "StackShape"]
@@ -69,10 +68,10 @@ class Layer(nn.Module):
         super().__init__()
         self.blocks = blocks_of(shape)
         two_ffns = any("ffn_before" in block.parts for block in self.blocks)
-        self.ffn_before = FeedForwardField.of(shape) if two_ffns else None
-        self.san = SelfAttentionField.of(shape)
-        self.cross = CrossAttentionField.of(shape) if shape.cross else None
-        self.ffn = FeedForwardField.of(shape)
+        self.ffn_before = SUBLAYERS["ffn_before"](shape) if two_ffns else None
+        self.san = SelfAttentionField(shape)
+        self.cross = CrossAttentionField(shape) if shape.cross else None
+        self.ffn = SUBLAYERS["ffn"](shape)
         self.post_norm = shape.norm == "post"
         self.solvers = nn.ModuleList(_solver(shape, block, index) for block in self.blocks)
         self.stages = nn.ModuleDict(self._later_stages(shape))
@@ -183,7 +182,7 @@ class Layer(nn.Module):
         chosen = [(block, solver) for block, solver in self.steps() if block.chosen]
         names = [name for block, _ in chosen for name in block.parts]
         return {
-            str(number): nn.ModuleDict({name: SUBLAYERS[name].of(shape) for name in names})
+            str(number): nn.ModuleDict({name: SUBLAYERS[name](shape) for name in names})
             for number in range(2, max(solver.evaluations for _, solver in chosen) + 1)
         }
 
@@ -221,13 +220,12 @@ class Stack(nn.Module):
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
-        check(shape)
         self.shape = shape
         self.layers = nn.ModuleList(Layer(shape, index) for index in range(shape.layers))
         self._share()
-        self.dense = Dense(shape.layers, shape.d_model) if shape.replicate == "release" else None
+        self.dense = Dense(shape) if shape.replicate == "release" else None
         post = shape.norm == "post"
-        self.norm = nn.Identity() if post else nn.LayerNorm(shape.d_model, eps=NORM_EPS)
+        self.norm = nn.Identity() if post else make_norm(shape)
 
     def forward(
         self,
@@ -272,7 +270,7 @@ class Stack(nn.Module):
                 for name in (name for block in layer.blocks for name in block.parts):
                     setattr(layer, name, layers[0].part(name))
                 layer.stages = layers[0].stages
-            if shape.share_gamma and shape.gamma != "tableau":
+            if shape.share_gamma and GAMMAS[shape.gamma].learned:
                 layer.solvers = nn.ModuleList(
                     chosen[0] if block.chosen else solver for block, solver in layer.steps()
                 )

@@ -1,21 +1,13 @@
-"""The methods and the kinds of gamma as tables for people; methods come from the solvers' data."""
+"""The methods and the kinds of gamma as tables for people, made from their entries."""
 
-from kutta.ode.solver import CUSTOM, OTHER_METHODS, make_solver
+from kutta.ode.gamma import GAMMAS
+from kutta.ode.methods import CUSTOM, METHODS, OTHER_METHODS
 from kutta.ode.tableau import TABLEAUX
 
 Row = tuple[str, ...]
 
 _METHOD_HEAD = ("name", "method", "order", "evaluations of F", "weights of the stages")
 _GAMMA_HEAD = ("gamma", "weights of the stages F_1 ... F_s", "what it is")
-
-# gamma -> (the weights, what it is)
-GAMMAS: dict[str, tuple[str, str]] = {
-    "tableau": ("b_1, ..., b_s", "the method's own"),
-    "ones": ("1, ..., 1", "the paper's gamma = 1"),
-    "learned": ("gamma_1, ..., gamma_s", "learned scalars, starting at 1 (the paper) or at b"),
-    "gated": ("g, 1 - g", "g = sigmoid(W [F_1; F_2] + c), learned; two stages only (ACL 2022)"),
-    "ema": ("a (1 - a)^(s-1), ..., a (1 - a), a", "a learned, starting at 0.5 (PCformer)"),
-}
 
 
 def method_rows() -> list[Row]:
@@ -25,10 +17,10 @@ def method_rows() -> list[Row]:
         for name, t in TABLEAUX.items()
     ]
     rows += [
-        (name, title, "-", str(make_solver(name).evaluations), "-")
-        for name, (_, title) in OTHER_METHODS.items()
+        (name, method.title, "-", str(method.build(0).evaluations), "-")
+        for name, method in OTHER_METHODS.items()
     ]
-    own = (CUSTOM, "your own tableau, [model.tableau]", "computed", "its stages", "its b")
+    own = (CUSTOM, METHODS[CUSTOM].title, "computed", "its stages", "its b")
     return [*rows, own]
 
 
@@ -39,7 +31,8 @@ def method_table(markdown: bool = False) -> str:
 
 def gamma_table(markdown: bool = False) -> str:
     """The kinds of gamma as text, or as Markdown for the README."""
-    return _table(_GAMMA_HEAD, [(name, *texts) for name, texts in GAMMAS.items()], markdown)
+    rows: list[Row] = [(name, kind.formula, kind.title) for name, kind in GAMMAS.items()]
+    return _table(_GAMMA_HEAD, rows, markdown)
 
 
 def _table(head: Row, rows: list[Row], markdown: bool) -> str:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from kutta.errors import InputError
-from kutta.ode.gamma import KINDS, Gamma, Weights
-from kutta.ode.tableau import TABLEAUX, ButcherTableau
+from kutta.ode.gamma import GAMMAS, Weights
+from kutta.ode.methods import CUSTOM, METHODS, tableau_of
+from kutta.ode.tableau import ButcherTableau
 
 Field = Callable[[Tensor], Tensor]
 History = tuple[Tensor, ...]
@@ -39,20 +40,26 @@ class RungeKutta(Solver):
     def __init__(
         self,
         tableau: ButcherTableau,
-        gamma: Gamma = "tableau",
+        gamma: str = "tableau",
         *,
         start: str = "ones",
         width: int = 0,
     ) -> None:
         super().__init__()
-        if gamma not in KINDS:
-            raise InputError(f"gamma is one of {', '.join(KINDS)}, not {gamma!r}.")
+        if gamma not in GAMMAS:
+            raise InputError(f"gamma is one of {', '.join(GAMMAS)}, not {gamma!r}.")
+        kind = GAMMAS[gamma]
+        if kind.stages not in (None, tableau.stages):
+            raise InputError(
+                f"gamma = {gamma!r} weighs {kind.stages} stages; this method has {tableau.stages}."
+            )
         self.evaluations = tableau.stages
         self.beta = [[float(x) for x in row] for row in tableau.a]
         self.b = [float(x) for x in tableau.b]
         self.gamma = gamma
-        for name, first in KINDS[gamma].learns(self.b, start, width).items():
-            self.register_parameter(name, nn.Parameter(first))
+        first = kind.learns(self.b, start, width) if kind.learns else {}
+        for name, values in first.items():
+            self.register_parameter(name, nn.Parameter(torch.tensor(values)))
 
     def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
         stages = self.stages(F, y)
@@ -67,7 +74,7 @@ class RungeKutta(Solver):
 
     def weights(self, stages: list[Tensor]) -> Weights:
         """gamma_1, ..., gamma_s: numbers, scalars or (..., 1); only gates look at the stages."""
-        return KINDS[self.gamma].weights(self.b, dict(self.named_parameters()), stages)
+        return GAMMAS[self.gamma].weights(self.b, dict(self.named_parameters()), stages)
 
 
 class Leapfrog(Solver):
@@ -167,41 +174,9 @@ def _combine(y: Tensor, weights: Weights, terms: list[Tensor]) -> Tensor:
     return y
 
 
-# Methods that are not Runge-Kutta: name -> (how to build the solver of block t, what it is).
-OTHER_METHODS: dict[str, tuple[Callable[[int], Solver], str]] = {
-    "leapfrog": (lambda block: Leapfrog(), "y_{t-1} + 2 F(y)"),
-    "multistep": (lambda block: Multistep(first=block == 0), "two-step, k learned"),
-    "dlcl": (DLCL, "dynamic linear combination of layers"),
-    "polynet": (lambda block: PolyNet(), "y + F(y) + F(F(y))"),
-    "pc2": (
-        lambda block: PredictorCorrector(TABLEAUX["rk2"], block),
-        "predictor-corrector: RK2, then Adams-Moulton",
-    ),
-    "pc4": (
-        lambda block: PredictorCorrector(TABLEAUX["rk4"], block),
-        "predictor-corrector: RK4, then Adams-Moulton",
-    ),
-}
-CUSTOM = "custom"  # the name of a tableau that the user gives
-METHODS = (*TABLEAUX, *OTHER_METHODS, CUSTOM)
-# Methods that look back to earlier blocks; they need every block of the stack to be theirs.
-HISTORY_METHODS = frozenset({"leapfrog", "multistep", "dlcl", "pc2", "pc4"})
-
-
-def tableau_of(method: str, own: ButcherTableau | None = None) -> ButcherTableau | None:
-    """The tableau of a Runge-Kutta method; None for a method of another kind."""
-    return own if method == CUSTOM else TABLEAUX.get(method)
-
-
-def stages_of(method: str, own: ButcherTableau | None = None) -> int | None:
-    """How many stages a Runge-Kutta method has; None for a method of another kind."""
-    tableau = tableau_of(method, own)
-    return None if tableau is None else tableau.stages
-
-
 def make_solver(
     method: str,
-    gamma: Gamma = "tableau",
+    gamma: str = "tableau",
     block: int = 0,
     *,
     start: str = "ones",
@@ -212,6 +187,8 @@ def make_solver(
 
     `start` and `width` serve gamma (see RungeKutta), `tableau` is the method called "custom".
     """
+    if method not in METHODS:
+        raise InputError(f"There is no method {method!r}; choose one of {', '.join(METHODS)}.")
     chosen = tableau_of(method, tableau)
     if chosen is not None:
         return RungeKutta(chosen, gamma, start=start, width=width)
@@ -219,8 +196,6 @@ def make_solver(
         raise InputError(
             "The method 'custom' needs a tableau: [model.tableau] with a and b in the config."
         )
-    if method in OTHER_METHODS and gamma != "tableau":
+    if gamma != "tableau":
         raise InputError(f"{method} is not a Runge-Kutta method and has no gamma {gamma!r}.")
-    if method in OTHER_METHODS:
-        return OTHER_METHODS[method][0](block)
-    raise InputError(f"There is no method {method!r}; choose one of {', '.join(METHODS)}.")
+    return METHODS[method].build(block)

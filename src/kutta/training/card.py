@@ -5,8 +5,7 @@ from typing import Any
 
 from kutta import __version__
 from kutta.config import Config, ModelConfig
-from kutta.model.build import own_tableau
-from kutta.ode.solver import CUSTOM
+from kutta.ode.methods import CUSTOM
 from kutta.training.loop import Trainer
 from kutta.training.validate import Validation
 
@@ -73,7 +72,7 @@ _UNUSUAL = (
 
 def method_of(model: ModelConfig) -> str:
     """The method in a line: solver, weights, field, the order of one's own tableau, what else."""
-    own = own_tableau(model)
+    own = model.own_tableau()
 
     def named(method: str) -> str:
         return f"{method} ({own.description})" if own and method == CUSTOM else method

@@ -1,0 +1,81 @@
+"""The methods by name, as data that settings can read without loading torch.
+
+A Runge-Kutta method is one entry of TABLEAUX. A method of another kind is a class derived from
+Solver and one entry of OTHER_METHODS. How often F is evaluated follows from the tableau or is an
+attribute of the class; all else that is asked about a method by name stands in its entry.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from kutta.ode.tableau import TABLEAUX, ButcherTableau
+
+if TYPE_CHECKING:
+    from kutta.ode.solver import Solver
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a name stands for: a Runge-Kutta method's tableau, or the class of another solver.
+
+    A method that `looks_back` to earlier blocks needs every block of the stack to be its own.
+    `learns` names the parameters that the class has by itself; gamma may add others.
+    """
+
+    title: str
+    tableau: ButcherTableau | None = None
+    solver: str = ""  # module:class
+    arguments: Callable[[int], tuple[Any, ...]] = lambda block: ()  # of the class, for block t
+    looks_back: bool = False
+    learns: tuple[str, ...] = ()
+
+    def build(self, block: int) -> "Solver":
+        """The solver of block number `block`, where the method is not Runge-Kutta."""
+        return resolve_name(self.solver)(*self.arguments(block))
+
+
+OTHER_METHODS: dict[str, Method] = {
+    "leapfrog": Method("y_{t-1} + 2 F(y)", solver="kutta.ode.solver:Leapfrog", looks_back=True),
+    "multistep": Method(
+        "two-step, k learned",
+        solver="kutta.ode.solver:Multistep",
+        arguments=lambda block: (block == 0,),
+        looks_back=True,
+        learns=("k",),
+    ),
+    "dlcl": Method(
+        "dynamic linear combination of layers",
+        solver="kutta.ode.solver:DLCL",
+        arguments=lambda block: (block,),
+        looks_back=True,
+        learns=("weights",),
+    ),
+    "polynet": Method("y + F(y) + F(F(y))", solver="kutta.ode.solver:PolyNet"),
+    "pc2": Method(
+        "predictor-corrector: RK2, then Adams-Moulton",
+        solver="kutta.ode.solver:PredictorCorrector",
+        arguments=lambda block: (TABLEAUX["rk2"], block),
+        looks_back=True,
+        learns=("predictor.alpha", "corrector"),
+    ),
+    "pc4": Method(
+        "predictor-corrector: RK4, then Adams-Moulton",
+        solver="kutta.ode.solver:PredictorCorrector",
+        arguments=lambda block: (TABLEAUX["rk4"], block),
+        looks_back=True,
+        learns=("predictor.alpha", "corrector"),
+    ),
+}
+CUSTOM = "custom"  # the name of a tableau that the user gives
+METHODS: dict[str, Method] = {
+    **{name: Method(tableau.title, tableau) for name, tableau in TABLEAUX.items()},
+    **OTHER_METHODS,
+    CUSTOM: Method("your own tableau, [model.tableau]"),
+}
+
+
+def tableau_of(method: str, own: ButcherTableau | None = None) -> ButcherTableau | None:
+    """The tableau of a Runge-Kutta method; None for a method of another kind."""
+    return own if method == CUSTOM else METHODS[method].tableau
