@@ -90,7 +90,7 @@ DEFAULTS: dict[str, Any] = {
     "train.valid_bleu": True,
     "train.patience": 0,
     "train.best": "loss",
-    "train.final_model": "average",
+    "train.final_model": "validated",
     "train.keep_last": 10,
     "train.max_bad_steps": 20,
     "train.tensorboard": True,
@@ -830,7 +830,8 @@ def before_and_after(key: str) -> tuple[Config, Config]:
 @pytest.mark.parametrize("key", sorted(DEFAULTS))
 def test_every_other_setting_changes_the_hash(key: str) -> None:
     before, after = before_and_after(key)
-    assert before.hash() != after.hash()
+    named_otherwise = key == "train.final_model"  # a score's signature says which checkpoints
+    assert (before.hash() == after.hash()) == named_otherwise
 
 
 def test_the_hash_is_the_same_in_every_process_and_on_every_machine() -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from kutta.commands import evaluate_run
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.model.weights import read_origin
 from kutta.runs import Run, open_run, prepare_run
 from kutta.runs.texts import Texts
 from kutta.training.run import train
@@ -111,7 +112,7 @@ def test_a_checkpoint_is_loaded_as_its_run_with_its_weights(toy_run: Path) -> No
     assert at_first.checkpoint == first
     assert at_first.weights == first.weights
     assert f"|step:{first.step}" in at_first.signature
-    assert "|average:" in run.signature
+    assert f"|{read_origin(run.final_weights)}" in run.signature
     assert at_first.hypotheses == run.path / "hypotheses" / first.path.name
 
 

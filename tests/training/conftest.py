@@ -79,6 +79,7 @@ def configure(corpus: Path, tmp_path: Path) -> Callable[..., Config]:
                 "log_every": 1,
                 "save_every": 4,
                 "valid_bleu": False,
+                "final_model": "average",
                 "tensorboard": False,
                 "device": "cpu",
             },

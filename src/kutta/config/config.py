@@ -142,22 +142,27 @@ class Config(Section):
         return found
 
     def hash(self) -> str:
-        """Ten hex digits that name these settings (where they are stored does not matter).
+        """Ten hex digits that name these settings, not where they are stored.
 
-        Defaults are left out, so that a new setting does not rename the runs of yesterday.
+        Defaults are left out, so that a new setting does not rename the runs of yesterday. Which
+        checkpoints became the final model stands in the signature itself.
         """
-        values = self.model_dump(
-            mode="json", exclude={"run": True, "data": {"dir"}}, exclude_defaults=True
-        )
+        left_out: Any = {"run": True, "data": {"dir"}, "train": {"final_model"}}
+        dumped = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+        values = {name: section for name, section in dumped.items() if section}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
 
 
 def from_earlier(values: dict[str, Any]) -> dict[str, Any]:
     """The settings that were kept of a run, with what an earlier version did not write down."""
-    model: Any = values.get("model")
-    if isinstance(model, dict) and "encoder_layers" in model:
-        # Every model was tied before there was a choice.
-        values = values | {"model": {"tie_embeddings": True} | cast(dict[str, Any], model)}
+    # Every model was tied, and every final model an average, before there was a choice.
+    for name, known, missing in (
+        ("model", "encoder_layers", {"tie_embeddings": True}),
+        ("train", "max_steps", {"final_model": "average"}),
+    ):
+        section: Any = values.get(name)
+        if isinstance(section, dict) and known in section:
+            values = values | {name: missing | cast(dict[str, Any], section)}
     return values
 
 

@@ -82,10 +82,11 @@ class TrainConfig(Section):
     best: Literal["loss", "bleu"] = Field(
         default="loss", description="what the best checkpoint is best at"
     )
-    final_model: Literal["average", "last", "best"] = Field(
-        default="average",
+    final_model: Literal["validated", "average", "last", "best"] = Field(
+        default="validated",
         description="what model.safetensors is in the end: the average of the last decode.average "
-        "checkpoints, the last one, or the best by validation",
+        "checkpoints, the last one, the best by validation, or whichever of these (and averages of "
+        "other numbers) does best on the validation set",
     )
     keep_last: int = Field(default=10, ge=1, description="checkpoints kept")
     max_bad_steps: int = Field(

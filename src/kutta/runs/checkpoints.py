@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from torch import Tensor
+
 from kutta.errors import InputError
 from kutta.files import remove
 from kutta.model.weights import read_tensors, write_tensors
@@ -113,7 +115,14 @@ def prune(run: Path, keep_last: int, best_step: int) -> None:
 
 
 def average(checkpoints: Sequence[Checkpoint], out: Path) -> None:
-    """The mean of the weights of several checkpoints, in double precision, as one file."""
+    """Write the mean of the weights of several checkpoints."""
+    mean, count = mean_weights(checkpoints), len(checkpoints)
+    origin = f"average:{count}" if count > 1 else f"step:{checkpoints[0].step}"
+    write_tensors(mean, out, origin)
+
+
+def mean_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints, computed in double precision."""
     if not checkpoints:
         raise InputError("There is no checkpoint to average; train the model first.")
     files = [one.weights for one in checkpoints]
@@ -125,6 +134,4 @@ def average(checkpoints: Sequence[Checkpoint], out: Path) -> None:
             raise InputError(f"{file} and {files[0]} are weights of different models.")
         for name, tensor in weights.items():
             total[name] += tensor.double()
-    mean = {name: (tensor / len(files)).to(first[name].dtype) for name, tensor in total.items()}
-    origin = f"average:{len(files)}" if len(files) > 1 else f"step:{checkpoints[0].step}"
-    write_tensors(mean, out, origin)
+    return {name: (tensor / len(files)).to(first[name].dtype) for name, tensor in total.items()}

@@ -1,19 +1,28 @@
 """The model card of a run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kutta import __version__
 from kutta.config import Config, ModelConfig
 from kutta.ode.methods import CUSTOM
+from kutta.training.final import Candidate
 from kutta.training.loop import Trainer
 from kutta.training.validate import Validation
 
 
 def model_card(
-    config: Config, trainer: Trainer, validation: Validation | None, weights: str
+    config: Config,
+    trainer: Trainer,
+    validation: Validation | None,
+    weights: str,
+    tried: Sequence[Candidate] = (),
 ) -> str:
-    """README.md of a run directory: what the model is, its weights in words, how to use it."""
+    """README.md of a run directory: what the model is, its weights in words, how to use it.
+
+    `validation` is that of these weights; `tried` are all candidates for the final model.
+    """
     model, name = config.model, Path(config.run).name
     kind, use = "translation", f'echo "..." | kutta translate {name}'
     if config.language_model:
@@ -38,6 +47,9 @@ def model_card(
         bleu = validation.bleu
         score = "" if bleu is None else f", BLEU {bleu.value:.2f} ({bleu.signature})"
         lines.append(f"| validation | perplexity {validation.perplexity:.2f}{score} |")
+    if tried:
+        lines += ["", "The final model is the best of these on the validation set:", ""]
+        lines += _table(tried, weights)
     lines += [
         "",
         "Use it from this folder's parent:",
@@ -48,6 +60,20 @@ def model_card(
         "",
     ]
     return "\n".join(lines)
+
+
+def _table(tried: Sequence[Candidate], chosen: str) -> list[str]:
+    """The candidates for the final model with their validations; the chosen one in bold."""
+    scored = any(one.validation and one.validation.bleu for one in tried)
+    lines = ["| candidate | perplexity |" + (" BLEU |" if scored else "")]
+    lines.append("|---|---:|" + ("---:|" if scored else ""))
+    for one in tried:
+        assert one.validation is not None
+        name = f"**{one.name}**" if one.name == chosen else one.name
+        bleu = one.validation.bleu
+        score = f" {bleu.value:.2f} |" if bleu is not None else ""
+        lines.append(f"| {name} | {one.validation.perplexity:.2f} |{score}")
+    return lines
 
 
 def direction(config: Config) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,10 +15,11 @@ from kutta.files import write_text
 from kutta.metrics import Score
 from kutta.model import TextModel, TranslationModel
 from kutta.model.weights import fill
-from kutta.runs import Checkpoint, Run
-from kutta.runs.checkpoints import average, prune
+from kutta.runs import Run
+from kutta.runs.checkpoints import average, mean_weights, prune
 from kutta.training.card import method_of, model_card
 from kutta.training.checkpoint import Progress, save_checkpoint
+from kutta.training.final import Candidate, candidates, choose
 from kutta.training.loop import Step, Trainer, fit, try_largest_batch
 from kutta.training.parallel.distributed import is_sharded
 from kutta.training.parallel.shards import whole_tensors
@@ -139,12 +141,7 @@ class Session:
     def _validate(self, model: TextModel, reporter: Reporter | NullReporter) -> bool:
         """Look at the held-out data; return whether this is the best so far."""
         trainer, settings = self.trainer, self.settings
-        store = self.run.valid_store()
-        with _threads(torch.get_num_threads() * trainer.group.local_world_size):  # the others wait
-            result = held_out_loss(model, store, settings, trainer.device)
-            if translates(self.config):
-                bleu = self._bleu(model)
-                result = Validation(result.loss, result.nll, result.tokens, bleu)
+        result = self._measure(model)
         if self.plain is not None:
             self.plain.cpu()  # out of the way of training
         better, value = improves(result, self.progress.best, settings.best)
@@ -155,6 +152,15 @@ class Session:
         self.latest = result
         reporter.validation(trainer.step, result, better)
         return better
+
+    def _measure(self, model: TextModel, bleu: bool = True) -> Validation:
+        """Loss on the validation set and, where validation translates, its BLEU."""
+        trainer = self.trainer
+        with _threads(torch.get_num_threads() * trainer.group.local_world_size):  # the others wait
+            result = held_out_loss(model, self.run.valid_store(), self.settings, trainer.device)
+            if bleu and translates(self.config):
+                result = replace(result, bleu=self._bleu(model))
+        return result
 
     def _bleu(self, model: TextModel) -> Score:
         """Greedy translations of the validation set, scored as the data asks for."""
@@ -173,23 +179,25 @@ class Session:
         return patience > 0 and self.progress.since_best >= patience
 
     def _finish(self, reporter: Reporter | NullReporter) -> None:
-        what, chosen = self._final()
-        average(chosen, self.run.final_weights)
-        validation = validation_at(self.run, chosen[-1].step)
-        write_text(self.run.card, model_card(self.config, self.trainer, validation, what))
-        reporter.say(f"{self.run.final_weights}: {what}")
+        """Write the final model and its card; where several are possible, validate them."""
+        found, by = candidates(self.run, self.progress.best_step), self.settings.best
+        chosen, measured = found[0], list[Candidate]()
+        if len(found) > 1:
+            reporter.say(f"validating {len(found)} candidates for the final model")
+            chosen, measured = choose(found, partial(self._try, bleu=by == "bleu"), by)
+        validation = validation_at(self.run, chosen.checkpoints[-1].step)
+        if measured:
+            validation = self._try(chosen, bleu=True)
+        average(chosen.checkpoints, self.run.final_weights)
+        card = model_card(self.config, self.trainer, validation, chosen.name, measured)
+        write_text(self.run.card, card)
+        reporter.say(f"{self.run.final_weights}: {chosen.name}")
 
-    def _final(self) -> tuple[str, list[Checkpoint]]:
-        """The checkpoints that make the final model, and what it is in words."""
-        regular, kind = self.run.regular_checkpoints(), self.settings.final_model
-        best = [one for one in self.run.checkpoints() if one.step == self.progress.best_step]
-        if kind == "best" and best:
-            return f"the best checkpoint, step {best[0].step}", best
-        if kind != "average":
-            return f"the last checkpoint, step {regular[-1].step}", regular[-1:]
-        # No more than keep_last: a best that was kept from long ago is not among the last.
-        chosen = regular[-min(self.config.decode.average, self.settings.keep_last) :]
-        return f"the average of the last {len(chosen)} checkpoints", chosen
+    def _try(self, candidate: Candidate, bleu: bool) -> Validation:
+        """The validation of weights that the final model could have."""
+        model = (self.plain or self.trainer.model).to(self.trainer.device)
+        fill(model, mean_weights(candidate.checkpoints), candidate.name)
+        return self._measure(model, bleu)
 
 
 def translates(config: Config) -> bool:
