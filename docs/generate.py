@@ -18,13 +18,11 @@ ROOT = Path(__file__).parent.parent
 def generated() -> dict[Path, str]:
     """Each file with generated parts, as it should be."""
     tables = {"methods": method_table(markdown=True), "gammas": gamma_table(markdown=True)}
-    pages = {ROOT / "docs" / "configuration.md": configuration()}
-    for page in (ROOT / "README.md", ROOT / "docs" / "methods.md"):
-        text = page.read_text(encoding="utf-8")
-        for name, table in tables.items():
-            text = between(text, name, table)
-        pages[page] = text
-    return pages
+    methods = ROOT / "docs" / "methods.md"
+    text = methods.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        text = between(text, name, table)
+    return {ROOT / "docs" / "configuration.md": configuration(), methods: text}
 
 
 def between(text: str, name: str, body: str) -> str:
@@ -42,15 +40,14 @@ def configuration() -> str:
     lines = [
         "# Settings",
         "",
-        "A config is a TOML file. `kutta train CONFIG --set section.key=value` changes a setting",
-        "for one command. A name that does not exist is an error, with the nearest one suggested.",
-        "`kutta info CONFIG --resolved` prints every setting with its origin.",
+        "A config is a TOML file. `--set section.key=value` changes a setting for one command. An",
+        "unknown name is an error, and the message suggests the nearest one. `kutta info CONFIG",
+        "--resolved` prints every setting with its origin.",
         "",
-        "`run`: the folder where everything of a run lives. The default is `runs/NAME` for a file",
-        "`NAME.toml`.",
+        "`run` is the run directory. The default is `runs/NAME` for a file `NAME.toml`.",
         "",
-        "`extends`: a config to take all other settings from, by the path of a file or the name of",
-        "a [preset](presets.md). What is written in the file replaces what it extends:",
+        "`extends` names another config, by path or as a [preset](presets.md). All settings except",
+        "`run` are taken from it. The file replaces those that it names:",
         "",
         "```toml",
         'extends = "wmt14-en-de-base"',

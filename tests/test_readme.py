@@ -1,4 +1,4 @@
-"""Every command and example of the README works, and its generated parts are up to date."""
+"""The README and the pages of docs are true: commands and examples work, links lead somewhere."""
 
 import gzip
 import os
@@ -14,6 +14,8 @@ from kutta.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 # What makes an example quick, added to the commands and calls that train.
 SMALL = [
     "train.max_steps=2",
@@ -27,26 +29,28 @@ SMALL = [
 ]
 
 
-def blocks(language: str) -> list[str]:
-    """The code blocks of the README in one language."""
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a page in one language."""
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
-def commands() -> list[str]:
-    """The shell commands of the README, without their comments."""
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
+def commands(page: str) -> list[str]:
+    """The shell commands of a page, without their comments."""
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
     return [line.split("  #")[0].split(" # ")[0].strip() for line in lines if line.strip()]
 
 
 def test_the_commands_are_those_tested_here() -> None:
     """A new command in the README needs a test: this list makes one think of it."""
-    assert commands() == [
+    assert commands(README) == [
         "make demo",
         "make test",
         "pip install -c constraints.txt .",
         "kutta train mine.toml",
         "kutta evaluate runs/mine",
         'echo "A dog runs." | kutta translate runs/mine',
+    ]
+    assert commands(RESULTS) == [
         "kutta train multi30k-rk2 --set data.dir=data/multi30k-bpe/en-de",
         "kutta evaluate runs/multi30k-rk2",
     ]
@@ -58,8 +62,8 @@ def test_training_on_ones_own_data_works_as_written(toy_run: Path, tmp_path: Pat
     for file in (toy_run.parent / "text").iterdir():
         language = {"xx": "en", "yy": "de"}[file.suffix[1:]]
         (text / f"{file.stem}.{language}").write_bytes(file.read_bytes())
-    (tmp_path / "mine.toml").write_text(blocks("toml")[0].replace("8000", "300"))
-    run_commands("mine", tmp_path)
+    (tmp_path / "mine.toml").write_text(blocks(README, "toml")[0].replace("8000", "300"))
+    run_commands(README, tmp_path)
 
 
 def test_training_on_multi30k_works_as_written(shared_data: Path, tmp_path: Path) -> None:
@@ -68,17 +72,17 @@ def test_training_on_multi30k_works_as_written(shared_data: Path, tmp_path: Path
     for file in (shared_data / "multi30k-bpe" / "en-de").glob("*.??.gz"):
         lines = gzip.decompress(file.read_bytes()).split(b"\n")[:40]
         (text / file.stem).write_bytes(b"\n".join(lines) + b"\n")
-    run_commands("multi30k", tmp_path)
+    run_commands(RESULTS, tmp_path)
 
 
-def run_commands(about: str, folder: Path) -> None:
-    """Run the README's commands that name `about`, made small, in `folder`."""
+def run_commands(page: str, folder: Path) -> None:
+    """Run the page's commands of Kutta, made small, in `folder`."""
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "OMP_NUM_THREADS": "1",
     }
     small = " ".join(f"--set {setting}" for setting in SMALL)
-    for command in (line for line in commands() if "kutta" in line and about in line):
+    for command in (line for line in commands(page) if "kutta" in line):
         full = f"{command} {small}" if "kutta train" in command else command
         done = subprocess.run(
             ["bash", "-c", full],
@@ -98,7 +102,7 @@ def test_the_python_examples_work_as_written(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first, second = blocks("python")
+    first, second = blocks(README, "python")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (tmp_path / "data").symlink_to(shared_data)
     monkeypatch.chdir(tmp_path)
@@ -118,14 +122,34 @@ def test_the_make_targets_exist() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-def test_every_command_is_in_the_readme() -> None:
+def test_the_readme_is_a_landing_page() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_every_command_is_documented() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     for command in app.registered_commands:
         assert command.callback is not None
-        assert f"`kutta {command.callback.__name__}" in README
+        assert f"| `kutta {command.callback.__name__}" in page
+
+
+def test_lines_are_short() -> None:
+    """Tables and code excepted."""
+    for page in PAGES:
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for line in text.splitlines():
+            table_or_code = line.lstrip().startswith("|") or line.startswith("    ")
+            assert table_or_code or len(line) <= 100, f"{page.name}: {line}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f": {page.name}\n" in navigation, page.name
 
 
 def test_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if "://" not in link:
                 assert (page.parent / link).exists(), f"{page.name}: {link}"
@@ -133,8 +157,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_files_that_are_named_exist() -> None:
     name = re.compile(r"\b(?:benchmarks|configs|docs|experiments|src|tests)/[\w./-]+\.\w+")
-    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
-    for page in pages:
+    for page in PAGES:
         for file in name.findall(page.read_text(encoding="utf-8")):
             assert (ROOT / file).exists(), f"{page.name}: {file}"
 
