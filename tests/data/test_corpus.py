@@ -129,7 +129,7 @@ def test_pairs_of_a_tsv_take_its_first_two_columns(tmp_path, name):
 
 def test_a_tsv_line_of_one_column_is_named(tmp_path):
     write(tmp_path / "p.tsv", "a\tA\nb B\n")
-    with pytest.raises(InputError, match=r"p\.tsv, line 2 has a single column"):
+    with pytest.raises(InputError, match=r"p\.tsv, line 2 has only one column"):
         list(read_pairs(tmp_path, "p.tsv", "en", "de"))
 
 
