@@ -14,7 +14,7 @@ from kutta.training.validate import Validation
 def model_card(
     config: Config, trainer: Trainer, validation: Validation | None, weights: str
 ) -> str:
-    """README.md of a run directory: what the model is, its weights in words, how to use it."""
+    """The README.md of a run: the model, the origin of its weights, and how to use it."""
     model, name = config.model, Path(config.run).name
     kind, use = "translation", f'echo "..." | kutta translate {name}'
     if config.language_model:
@@ -31,7 +31,7 @@ def model_card(
         f"| size | d {model.d_model}, ffn {model.ffn}, {model.heads} heads, "
         f"{depth(config)} layers, {count:,} parameters |",
         f"| training | {trainer.step:,} steps, seed {config.train.seed}, config {config.hash()}"
-        + (f", batches in {trainer.pieces} pieces" if trainer.pieces > 1 else "")
+        + (f", {trainer.per_batch} micro-batches per batch" if trainer.per_batch > 1 else "")
         + " |",
         f"| weights | {weights} |",
     ]
@@ -41,7 +41,7 @@ def model_card(
         lines.append(f"| validation | perplexity {validation.perplexity:.2f}{score} |")
     lines += [
         "",
-        "Use it from this folder's parent:",
+        "Use it from the parent folder:",
         "",
         "```sh",
         use,
@@ -52,19 +52,19 @@ def model_card(
 
 
 def direction(config: Config) -> str:
-    """What the model reads and writes, by language."""
+    """The languages that the model reads and writes."""
     data = config.data
     return data.target if config.language_model else f"{data.source} to {data.target}"
 
 
 def depth(config: Config) -> str:
-    """Layers of the encoder and the decoder, or of the one stack of a language model."""
+    """The number of encoder and decoder layers, or of layers of a language model."""
     model = config.model
     layers = f"{model.encoder_layers}-{model.decoder_layers}"
     return str(model.decoder_layers) if config.language_model else layers
 
 
-# Settings of the model that are named with the method wherever they are not the usual ones.
+# Settings of the model that are shown with the method if they differ from the default.
 _PLAIN = ("euler", "tableau")
 _UNUSUAL = (
     *("replicate", "norm", "init", "share_gamma", "share_layers", "stage_parameters", "layer_drop"),
@@ -72,7 +72,7 @@ _UNUSUAL = (
 
 
 def method_of(model: ModelConfig) -> str:
-    """The method in a line: solver, weights, field, the order of one's own tableau, what else."""
+    """The method in one line: solver, gamma, field, order of a custom tableau, other settings."""
     own = own_tableau(model)
 
     def named(method: str) -> str:
@@ -91,7 +91,7 @@ def method_of(model: ModelConfig) -> str:
 
 
 def unusual(model: ModelConfig) -> dict[str, Any]:
-    """The settings beside the method that are not the usual ones."""
+    """The settings besides the method that differ from the default."""
     usual = ModelConfig.model_fields
     values = {name: getattr(model, name) for name in _UNUSUAL}
     return {name: value for name, value in values.items() if value != usual[name].default}

@@ -40,13 +40,13 @@ class Outcome:
 
 @dataclass
 class Session:
-    """One training from its checkpoint to its end or interruption, as one rank; rank 0 reports."""
+    """Training from a checkpoint until it ends or is interrupted, as one rank; rank 0 reports."""
 
     run: Run
     trainer: Trainer
     validation_text: list[tuple[str, str]]
     progress: Progress
-    plain: TextModel | None  # the leader's place for whole parameters, where they are split
+    plain: TextModel | None  # on rank 0, an unsharded copy of sharded parameters
     latest: Validation | None = None
 
     @property
@@ -57,11 +57,11 @@ class Session:
     def settings(self) -> TrainConfig:
         return self.config.train
 
-    def go(self, stream: BatchStream, console: Console) -> Outcome:
-        """Train, validate, save; then write the final model into model.safetensors."""
+    def run_to_end(self, stream: BatchStream, console: Console) -> Outcome:
+        """Train, validate, save; then write the final model to model.safetensors."""
         trainer, ended = self.trainer, "finished"
         with self._reporter(console) as reporter, asked_to_stop() as asked:
-            reporter.say(self._opening(stream))
+            reporter.info(self._opening(stream))
             if self._out_of_patience():
                 ended = "early stop"
             elif trainer.step < self.settings.max_steps:
@@ -73,15 +73,15 @@ class Session:
                         break
             if ended == "interrupted":
                 reason = asked[0] if asked else "another process was asked to stop"
-                reporter.say(
-                    f"{reason}: saved at step {trainer.step}; run the same command to go on"
+                reporter.info(
+                    f"{reason}: saved at step {trainer.step}; run the same command to resume"
                 )
             elif trainer.group.is_main:
                 self._finish(reporter)
         return Outcome(self.run.path, trainer.step, ended, self.latest)
 
     def _after(self, step: Step, reporter: Reporter | NullReporter, asked: bool) -> str:
-        """Validate and save where it is time; say whether and how the training ends here."""
+        """Validate and save if it is time; return whether and how training ends here."""
         settings, group = self.settings, self.trainer.group
         last = step.number == settings.max_steps
         scheduled = step.number % settings.save_every == 0
@@ -115,18 +115,18 @@ class Session:
     def _opening(self, stream: BatchStream) -> str:
         count = sum(p.numel() for p in self.trainer.model.parameters())
         model, step, group = self.config.model, self.trainer.step, self.trainer.group
-        beginning = f"going on from step {step}" if step else "starting"
+        beginning = f"resuming from step {step}" if step else "starting"
         processes = f", {group.world_size} processes" if group.world_size > 1 else ""
         lanes = f", {self.trainer.at_once} lanes" if self.trainer.lanes else ""
         return (
             f"{beginning}: {method_of(model)}, "
-            f"{count:,} parameters, {stream.batches_per_epoch:,} batches of "
-            f"{self.settings.micro_tokens:,} tokens an epoch, "
+            f"{count:,} parameters, {stream.batches_per_epoch:,} micro-batches of "
+            f"{self.settings.micro_tokens:,} tokens per epoch, "
             f"device {self.trainer.device}{processes}{lanes}"
         )
 
     def _whole_model(self) -> TextModel:
-        """The model to validate; where its parameters are split, all give theirs to the leader."""
+        """The model to validate; sharded parameters are gathered on rank 0."""
         model, group = self.trainer.model, self.trainer.group
         if not is_sharded(self.trainer.module):
             return model
@@ -137,7 +137,7 @@ class Session:
         return self.plain.to(self.trainer.device)
 
     def _validate(self, model: TextModel, reporter: Reporter | NullReporter) -> bool:
-        """Look at the held-out data; return whether this is the best so far."""
+        """Evaluate the validation set; return whether this is the best so far."""
         trainer, settings = self.trainer, self.settings
         store = self.run.valid_store()
         with _threads(torch.get_num_threads() * trainer.group.local_world_size):  # the others wait
@@ -146,7 +146,7 @@ class Session:
                 bleu = self._bleu(model)
                 result = Validation(result.loss, result.nll, result.tokens, bleu)
         if self.plain is not None:
-            self.plain.cpu()  # out of the way of training
+            self.plain.cpu()  # frees GPU memory for training
         better, value = improves(result, self.progress.best, settings.best)
         if better:
             self.progress = Progress(value, trainer.step, 0, settings.best)
@@ -157,7 +157,7 @@ class Session:
         return better
 
     def _bleu(self, model: TextModel) -> Score:
-        """Greedy translations of the validation set, scored as the data asks for."""
+        """The score of greedy translations of the validation set."""
         assert isinstance(model, TranslationModel), "a language model has nothing to translate"
         pairs = self.validation_text
         greedy = self.config.decode.changed(beam=1)
@@ -177,17 +177,17 @@ class Session:
         average(chosen, self.run.final_weights)
         validation = validation_at(self.run, chosen[-1].step)
         write_text(self.run.card, model_card(self.config, self.trainer, validation, what))
-        reporter.say(f"{self.run.final_weights}: {what}")
+        reporter.info(f"{self.run.final_weights}: {what}")
 
     def _final(self) -> tuple[str, list[Checkpoint]]:
-        """The checkpoints that make the final model, and what it is in words."""
+        """A description of the final model, and the checkpoints it is made from."""
         regular, kind = self.run.regular_checkpoints(), self.settings.final_model
         best = [one for one in self.run.checkpoints() if one.step == self.progress.best_step]
         if kind == "best" and best:
             return f"the best checkpoint, step {best[0].step}", best
         if kind != "average":
             return f"the last checkpoint, step {regular[-1].step}", regular[-1:]
-        # No more than keep_last: a best that was kept from long ago is not among the last.
+        # No more than keep_last: an older best checkpoint is not one of the last.
         chosen = regular[-min(self.config.decode.average, self.settings.keep_last) :]
         return f"the average of the last {len(chosen)} checkpoints", chosen
 
@@ -204,7 +204,7 @@ def validation_text(run: Run) -> list[tuple[str, str]]:
 
 @contextmanager
 def _threads(count: int) -> Generator[None]:
-    """Let this process use so many threads for a while."""
+    """Use this many threads temporarily."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
