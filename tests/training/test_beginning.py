@@ -78,7 +78,7 @@ def test_a_grown_model_keeps_the_vocabulary_of_the_shallow_one(
             ("model.d_model=12", "train.grow_from='{shallow}'"),
             r"d_model is 8 there and 12 here",
         ),
-        (("model.field=macaron", "train.grow_from='{shallow}'"), "nothing to grow"),
+        (("model.field=macaron", "train.grow_from='{shallow}'"), "no parameters to grow"),
         (
             ("model.stage_parameters=separate", "train.grow_from='{shallow}'"),
             r"model\.stage_parameters is 'shared' there and 'separate' here",

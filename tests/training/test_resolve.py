@@ -92,7 +92,7 @@ def test_a_plain_config_has_work_for_all_threads(configure: Configure) -> None:
     console = Console(record=True, width=200)
     train(config, console=console)
     said = console.export_text()
-    assert "batches of 1,024 tokens an epoch" in said
+    assert "batches of 1,024 tokens per epoch" in said
     assert ", 2 lanes" in said
 
 

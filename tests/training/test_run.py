@@ -623,7 +623,7 @@ def test_a_folder_of_someone_else_is_neither_used_nor_removed(
     run.mkdir()
     (run / file).write_text(text)
     (run / "precious").write_text("x")
-    with pytest.raises(InputError, match="is not a run of Kutta; choose another folder"):
+    with pytest.raises(InputError, match="is not a Kutta run; choose another folder"):
         silently(config, overwrite)
     assert {path.name for path in run.iterdir()} == {file, "precious"}
     assert (run / file).read_text() == text

@@ -165,7 +165,7 @@ def _open(path: Path) -> Generator[Iterable[bytes]]:
                 yield file
     except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
         raise InputError(
-            f"{path} is damaged or cut short ({error}); copy or download it again."
+            f"{path} is damaged or truncated ({error}); copy or download it again."
         ) from error
     except OSError as error:
         raise InputError(
