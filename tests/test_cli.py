@@ -210,7 +210,7 @@ def test_train_prepare_average_and_info_work_on_a_config(folder: Path) -> None:
     is_one_sentence(kutta(*more, cwd=folder), "train.arrow", "--overwrite")
     remade = kutta("prepare", "config.toml", "--set", "model.solver=rk4", "--overwrite", cwd=folder)
     assert remade.code == 0, remade.err
-    assert "going on from step 4" in kutta(*more, cwd=folder).out
+    assert "resuming from step 4" in kutta(*more, cwd=folder).out
     # The run has checkpoints of rk4 now: another method needs another folder, or --overwrite.
     is_one_sentence(kutta("train", "config.toml", cwd=folder), "model.solver", "rk4", "--overwrite")
     assert kutta("train", "config.toml", "--overwrite", cwd=folder).code == 0
@@ -239,12 +239,12 @@ def test_sigterm_saves_and_the_same_command_goes_on(folder: Path) -> None:
             break
     rest = process.stdout.read()
     assert process.wait(timeout=60) == 130
-    assert "run the same command to go on" in rest
+    assert "run the same command to resume" in rest
     last = max(path.name for path in (folder / "run" / "checkpoints").iterdir())
     step = int(last.removeprefix("step-"))
     again = kutta("train", "config.toml", "--set", f"train.max_steps={step + 1}", cwd=folder)
     assert again.code == 0, again.err
-    assert f"going on from step {step}" in again.out
+    assert f"resuming from step {step}" in again.out
 
 
 def test_a_reader_that_goes_away_is_no_error(toy_run: Path) -> None:
@@ -285,7 +285,7 @@ def test_wrong_files_are_answered_by_one_sentence(folder: Path, toy_run: Path) -
     is_one_sentence(kutta("train", "absent.toml", cwd=folder), "absent.toml")
     (folder / "bad.toml").write_text("run = \n[data")
     is_one_sentence(kutta("train", "bad.toml", cwd=folder), "bad.toml", "line 1")
-    is_one_sentence(kutta("translate", folder), "not the folder of a run")
+    is_one_sentence(kutta("translate", folder), "not a run directory")
     is_one_sentence(kutta("translate", toy_run, stdin=b"fine\nbad \xff\n"), "line 2", "UTF-8")
     is_one_sentence(kutta("info", folder), "config.json")
     is_one_sentence(kutta("evaluate", toy_run, "no-such-set"), "no-such-set")

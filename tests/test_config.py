@@ -226,8 +226,14 @@ def test_a_misspelled_name_is_told_before_what_follows_from_it() -> None:
         ("model.solver.name=rk4", ["model.solver", "rk4", "text, in quotes"]),
         ("model=5", ["model", "5", "a section", "[model]"]),
         ("model.tableau=rk2", ["model.tableau", '"rk2"', "a section", "[model.tableau]"]),
-        ("model.tableau.a=[[1/2]]", ["model.tableau.a", "[[1/2]]", "a list, text in it in quotes"]),
-        ("model.tableau.a=[[1/2]]", ["'...' around the whole setting", "shells eat quotes"]),
+        (
+            "model.tableau.a=[[1/2]]",
+            ["model.tableau.a", "[[1/2]]", "list, with strings in quotes"],
+        ),
+        (
+            "model.tableau.a=[[1/2]]",
+            ["put single quotes around the whole setting"],
+        ),
         ("model.tableau.a=['1/2']", ["model.tableau.a[0]", '"1/2"', "a list of rows, e.g. [[1]]"]),
         ("model.tableau.a=[1]", ["a[0] = 1", "model.tableau.a is a list of rows, e.g. [[1]]"]),
         ("train.adam_betas=[0.9]", ["train.adam_betas", "[0.9] is not a pair", "[0.9, 0.98]"]),
@@ -263,7 +269,7 @@ def test_a_sentence_ends_once() -> None:
 def test_a_long_value_is_cut_short_in_the_answer() -> None:
     sentence = mistake(f"train.lr={'x' * 500}")
     assert len(sentence) < 200
-    assert "xxx... does not fit: write a number" in sentence
+    assert "xxx... is not valid: write a number" in sentence
 
 
 @pytest.mark.parametrize(
@@ -338,11 +344,17 @@ def test_a_value_out_of_range_is_answered_with_its_key_and_value(override: str) 
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        (("train.lanes=2", "train.workers=2"), "lanes = 2 are for one process"),
-        (("train.lanes=2", "train.compile=true"), "lanes = 2 are for one process"),
-        (("train.lanes=3", "train.pieces=2"), "lanes = 3 cannot share accumulate x pieces = 2"),
-        (("train.workers=5", "train.pieces=4"), "workers = 5 cannot share accumulate x pieces = 4"),
-        (("train.pieces=16",), "one of train.pieces = 16 of train.batch_tokens = 4096"),
+        (
+            ("train.lanes=2", "train.workers=2"),
+            "lanes = 2 needs a single process",
+        ),
+        (
+            ("train.lanes=2", "train.compile=true"),
+            "lanes = 2 needs a single process",
+        ),
+        (("train.lanes=3", "train.pieces=2"), "lanes = 3 is more than accumulate x pieces = 2"),
+        (("train.workers=5", "train.pieces=4"), "workers = 5 is more than accumulate x pieces = 4"),
+        (("train.pieces=16",), "train.batch_tokens / train.pieces = 4096 / 16 tokens"),
     ],
 )
 def test_what_cannot_share_an_update_is_told_before_text_is_prepared(
@@ -376,14 +388,14 @@ EULER = ["model.solver=euler"]
     ("overrides", "answer"),
     [
         (["model.d_model=10", "model.heads=4"], "d_model = 10 is not a multiple of heads = 4"),
-        (["model.solver=rk3"], "model.solver: no method is called 'rk3'; did you mean rk2 or rk4"),
+        (["model.solver=rk3"], "model.solver: there is no method 'rk3'; did you mean rk2 or rk4"),
         (["model.solver=RK2"], "did you mean rk2?"),
-        (["model.solver="], "no method is called ''; there are euler, midpoint"),
-        (["model.decoder_solver=leapfrg"], "model.decoder_solver: no method is called 'leapfrg'"),
+        (["model.solver="], "there is no method ''; there are euler, midpoint"),
+        (["model.decoder_solver=leapfrg"], "model.decoder_solver: there is no method 'leapfrg'"),
         # a method of one's own
         (["model.solver=custom"], "'custom' needs a table [model.tableau] with a and b"),
         (["model.decoder_solver=custom"], "'custom' needs a table [model.tableau]"),
-        (OWN, "[model.tableau] is for solver = 'custom'; set that, or leave the table out"),
+        (OWN, "[model.tableau] is for solver = 'custom'; set the solver, or remove the table"),
         ([OWN[0]], "the setting model.tableau.b is missing"),
         ([OWN[1]], "the setting model.tableau.a is missing"),
         (["model.solver=custom", OWN[0], "model.tableau.b=[0, 2]"], "must add up to 1, not 2"),
@@ -402,16 +414,16 @@ EULER = ["model.solver=euler"]
         # gamma
         (
             ["model.solver=leapfrog", "model.gamma=learned"],
-            "gamma = 'learned' needs a Runge-Kutta method, and solver = 'leapfrog' is none",
+            "gamma = 'learned' needs a Runge-Kutta method, but solver = 'leapfrog' is not one",
         ),
         (
             ["model.decoder_solver=dlcl", "model.decoder_gamma=ones"],
-            "decoder_gamma = 'ones' needs a Runge-Kutta method, and decoder_solver = 'dlcl'",
+            "decoder_gamma = 'ones' needs a Runge-Kutta method, but decoder_solver = 'dlcl'",
         ),
-        (["model.solver=pc2", "model.gamma=ema"], "solver = 'pc2' is none; leave gamma out"),
+        (["model.solver=pc2", "model.gamma=ema"], "solver = 'pc2' is not one; remove gamma"),
         (
             ["model.solver=rk4", "model.gamma=gated"],
-            "take a method of 2, such as midpoint, rk2 or",
+            "choose a method with 2, such as midpoint, rk2 or",
         ),
         (["model.decoder_gamma=gated"], "decoder_gamma = 'gated' weighs 2 stages"),
         (["model.gamma_start=tableau"], "gamma_start = 'tableau' needs gamma = 'learned'"),
@@ -425,16 +437,19 @@ EULER = ["model.solver=euler"]
         # the authors' release
         (["model.replicate=release", "model.field=ffn"], "set field = 'san+ffn', not 'ffn'"),
         (["model.replicate=release", "model.layer_drop=0.1"], "'release' looks back over layers"),
-        (["model.replicate=release", "model.solver=leapfrog"], "and leapfrog is none; take rk2"),
-        (["model.replicate=release", "model.decoder_solver=polynet"], "and polynet is none"),
+        (
+            ["model.replicate=release", "model.solver=leapfrog"],
+            "leapfrog is not one; choose rk2",
+        ),
+        (["model.replicate=release", "model.decoder_solver=polynet"], "but polynet is not one"),
         (["model.replicate=release", "model.norm=post", *EULER], "needs norm = 'pre'"),
         (
             ["model.replicate=release", "model.stage_parameters=separate"],
-            "takes a whole layer as its stage, always the same: set stage_parameters = 'shared'",
+            "uses the same whole layer for all stages: set stage_parameters = 'shared'",
         ),
         # post-norm
         (["model.norm=post"], "set solver and decoder_solver to 'euler'"),
-        (["model.norm=post", *EULER, "model.gamma=learned"], "leave the gammas out"),
+        (["model.norm=post", *EULER, "model.gamma=learned"], "remove the gammas"),
         (["model.norm=post", *EULER, "model.decoder_solver=rk2"], "not a step of an ODE"),
         (["model.init=admin"], "init = 'admin' sets the weights of post-norm residuals: set norm"),
         # a language model
@@ -446,9 +461,12 @@ EULER = ["model.solver=euler"]
         ([*NO_SOURCE, "data.max_source=9"], "no source to cut; leave data.max_source out"),
         # the others
         (["train.best=bleu", "train.valid_bleu=false"], "best = 'bleu' needs valid_bleu = true"),
-        (["data.max_length=100", "train.batch_tokens=100"], "data.max_length = 100 tokens and its"),
+        (
+            ["data.max_length=100", "train.batch_tokens=100"],
+            "max_length = 100 tokens plus its",
+        ),
         (["data.max_source=300"], "max_source = 300 tokens is still longer than max_length = 256"),
-        (["data.target=en"], "source and target are both 'en', one file for both sides"),
+        (["data.target=en"], "source and target are both 'en', so both sides would be the same"),
         (["decode.min_length=9", "decode.max_length=5"], "min_length = 9 is more than max_length"),
     ],
 )
@@ -614,7 +632,7 @@ def test_bad_json_is_answered_with_file_and_line(tmp_path: Path) -> None:
 def test_json_that_is_no_table_is_told_in_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     for overrides in ([], ["train.seed=2"]):
-        with pytest.raises(InputError, match=r"config\.json does not hold a table of settings"):
+        with pytest.raises(InputError, match=r"config\.json does not contain a table of settings"):
             Config.load(tmp_path / "config.json", overrides)
 
 

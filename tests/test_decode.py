@@ -62,24 +62,24 @@ def test_the_options_are_the_settings_that_decide_what_is_found() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"beam": 0}, "beam = 0 does not fit: it must be at least 1."),
-        ({"length_penalty": 10.5}, "length_penalty = 10.5 does not fit: it must be at most 10."),
-        ({"length_penalty": -11}, "length_penalty = -11 does not fit: it must be at least -10."),
-        ({"length_penalty": "high"}, 'length_penalty = "high" does not fit: write a number.'),
-        ({"min_length": -1}, "min_length = -1 does not fit: it must be at least 0."),
-        ({"max_length": -1}, "max_length = -1 does not fit: it must be at least 0."),
-        ({"no_repeat_ngram": -1}, "no_repeat_ngram = -1 does not fit: it must be at least 0."),
+        ({"beam": 0}, "beam = 0 is not valid: it must be at least 1."),
+        ({"length_penalty": 10.5}, "length_penalty = 10.5 is not valid: it must be at most 10."),
+        ({"length_penalty": -11}, "length_penalty = -11 is not valid: it must be at least -10."),
+        ({"length_penalty": "high"}, 'length_penalty = "high" is not valid: write a number.'),
+        ({"min_length": -1}, "min_length = -1 is not valid: it must be at least 0."),
+        ({"max_length": -1}, "max_length = -1 is not valid: it must be at least 0."),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram = -1 is not valid: it must be at least 0."),
         (
             {"min_length": 7, "max_length": 6},
             "min_length = 7 is more than max_length = 6; lower it.",
         ),
         (
             {"beam": 2.5},
-            "beam = 2.5 does not fit: write an integer, without a point or an exponent.",
+            "beam = 2.5 is not valid: write an integer, without a point or an exponent.",
         ),
         (
             {"beam": True},
-            "beam = true does not fit: write an integer, without a point or an exponent.",
+            "beam = true is not valid: write an integer, without a point or an exponent.",
         ),
         ({"bean": 4}, "There is no option bean; did you mean beam?"),
         (
@@ -105,16 +105,16 @@ def test_a_wrong_option_is_answered_with_one_sentence(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"temperature": 0}, "temperature = 0 does not fit: it must be more than 0."),
+        ({"temperature": 0}, "temperature = 0 is not valid: it must be more than 0."),
         (
             {"temperature": float("inf")},
-            "temperature = Infinity does not fit: write a finite number.",
+            "temperature = Infinity is not valid: write a finite number.",
         ),
-        ({"top_k": -1}, "top_k = -1 does not fit: it must be at least 0."),
-        ({"top_p": 0.0}, "top_p = 0.0 does not fit: it must be more than 0."),
-        ({"top_p": 1.1}, "top_p = 1.1 does not fit: it must be at most 1."),
-        ({"seed": -1}, "seed = -1 does not fit: it must be at least 0."),
-        ({"seed": "x"}, 'seed = "x" does not fit: write an integer, without a point or an '),
+        ({"top_k": -1}, "top_k = -1 is not valid: it must be at least 0."),
+        ({"top_p": 0.0}, "top_p = 0.0 is not valid: it must be more than 0."),
+        ({"top_p": 1.1}, "top_p = 1.1 is not valid: it must be at most 1."),
+        ({"seed": -1}, "seed = -1 is not valid: it must be at least 0."),
+        ({"seed": "x"}, 'seed = "x" is not valid: write an integer, without a point or an '),
         ({"temprature": 2.0}, "There is no option temprature; did you mean temperature?"),
     ],
     ids=str,

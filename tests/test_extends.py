@@ -75,10 +75,10 @@ def test_a_file_beside_goes_before_a_preset_of_the_same_name(folder: Path) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('extends = "child"', r"child\.toml: extends goes in a circle \(child\.toml -> child"),
-        ('extends = "bass"', "extends = 'bass' is no file or preset"),
+        ('extends = "child"', r"child\.toml: extends forms a cycle \(child\.toml -> child"),
+        ('extends = "bass"', "extends = 'bass' is not a file or a preset"),
         ('extends = "wmt14-en-de-bas"', r"did you mean .*wmt14-en-de-base"),
-        ("extends = 3", "extends = 3 does not fit: write one name, in quotes"),
+        ("extends = 3", "extends = 3 is not valid: write one name, in quotes"),
         ('extends = ["base"]', "write one name"),
     ],
 )
@@ -90,7 +90,7 @@ def test_mistakes_are_one_sentence(folder: Path, text: str, said: str) -> None:
 
 def test_a_circle_of_two_is_found(folder: Path) -> None:
     write(folder, "a", 'extends = "b"')
-    with pytest.raises(InputError, match=r"circle \(b\.toml -> a\.toml -> b\.toml\)"):
+    with pytest.raises(InputError, match=r"cycle \(b\.toml -> a\.toml -> b\.toml\)"):
         Config.load(write(folder, "b", 'extends = "a"'))
 
 

@@ -64,8 +64,8 @@ def test_a_path_that_exists_goes_before_a_preset(
     ("name", "said"),
     [
         ("wmt14-en-de-bas", "no config file or preset 'wmt14-en-de-bas'; did you mean wmt14-en-de"),
-        ("xyzzy", "no config file or preset 'xyzzy'; `kutta info --list` shows the presets."),
-        ("configs/gec.toml", "no config file configs/gec.toml; check the path, or type gec for"),
+        ("xyzzy", "no config file or preset 'xyzzy'; `kutta info --list` lists the presets."),
+        ("configs/gec.toml", "no config file configs/gec.toml; check the path, or use gec for"),
         ("x" * 300, "There is no config file or preset 'xxx"),
         ("mine.toml", "There is no config file mine.toml; check the path."),
         ("runs/mine", "There is no config file runs/mine; check the path."),
@@ -115,13 +115,13 @@ def test_names_of_presets_are_unique() -> None:
 def test_the_list_stands_alone(kutta: Kutta, words: list[str]) -> None:
     code, out, error = kutta("info", "--list", *words)
     assert (code, out) == (2, "")
-    assert "--list shows all presets" in error
+    assert "--list lists all presets" in error
 
 
 def test_info_without_a_name_says_what_to_name(kutta: Kutta) -> None:
     code, _, error = kutta("info")
     assert code == 2
-    assert "Name a config, a preset or the folder of a run" in error
+    assert "Give a config, a preset or a run directory" in error
 
 
 # ---- every setting --------------------------------------------------------------------------
@@ -219,5 +219,5 @@ def test_a_run_says_which_settings_differ_from_the_default(toy_run: Path) -> Non
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"not the folder of a run \(it has no config\.json\)"):
+    with pytest.raises(InputError, match=r"not a run directory \(it has no config\.json\)"):
         resolved_settings(tmp_path, [])

@@ -1,6 +1,6 @@
-"""The plan of the house: who may import whom, and how big a file may grow.
+"""The layers of the package: which packages may import which, and how long files may be.
 
-The imports are read with ast, those inside functions and under TYPE_CHECKING too.
+Imports are read with ast, including those inside functions and under TYPE_CHECKING.
 """
 
 import ast
@@ -11,8 +11,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 
-# A room is a module or a folder of src/kutta. A room imports its own layer and the layers before
-# it, never a later one.
+# The packages (folders or modules) of src/kutta. A package imports its own layer and the layers
+# before it, never a later one.
 LAYERS = (
     ("errors", "files", "config", "ode"),
     ("model", "data"),
@@ -20,22 +20,22 @@ LAYERS = (
     ("training", "translate"),
     ("corpora", "plotting", "analysis", "reproduce", "server", "commands", "demo", "cli"),
 )
-LAYER = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
-STRANGERS = {("model", "data"), ("data", "model")}  # they meet at a Batch only
-FRONT_DOORS = {"__init__", "__main__"}  # these show the house to users, so they see every room
-OPEN_TO_ALL = {"__version__"}  # the only name a room may take from the front door
+LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
+INDEPENDENT = {("model", "data"), ("data", "model")}  # neither imports the other
+ENTRY_POINTS = {"__init__", "__main__"}  # the public interface: they may import every package
+OPEN_TO_ALL = {"__version__"}  # the only name that packages may import from `kutta` itself
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 9_900  # of all rooms below the last layer
+MAX_CORE_LINES = 9_900  # of all packages below the last layer
 
-Rooms = dict[str, set[str]]
+Graph = dict[str, set[str]]
 
 
 def python_files(package: Path) -> list[Path]:
     return sorted(package.rglob("*.py"))
 
 
-def room_of(file: Path, package: Path) -> str:
+def package_of(file: Path, package: Path) -> str:
     return file.relative_to(package).with_suffix("").parts[0]
 
 
@@ -53,48 +53,48 @@ def imported_names(file: Path, package: Path) -> set[str]:
     return names
 
 
-def imported_rooms(file: Path, package: Path) -> set[str]:
-    """The rooms that `file` imports; `__init__` stands for the package itself."""
-    rooms: set[str] = set()
+def imported_packages(file: Path, package: Path) -> set[str]:
+    """The packages that `file` imports; `__init__` stands for `kutta` itself."""
+    packages: set[str] = set()
     for name in imported_names(file, package):
         top, _, rest = name.partition(".")
         if top != package.name:
             continue
         first = rest.split(".")[0]
-        is_room = (package / first).is_dir() or (package / f"{first}.py").is_file()
+        is_package = (package / first).is_dir() or (package / f"{first}.py").is_file()
         if first not in OPEN_TO_ALL:
-            rooms.add(first if first and is_room else "__init__")
-    return rooms
+            packages.add(first if first and is_package else "__init__")
+    return packages
 
 
-def rooms_and_imports(package: Path) -> Rooms:
-    """Each room with the other rooms it imports, front doors left out."""
-    graph: Rooms = {}
+def import_graph(package: Path) -> Graph:
+    """Each package with the other packages it imports, without the entry points."""
+    graph: Graph = {}
     for file in python_files(package):
-        room = room_of(file, package)
-        if room not in FRONT_DOORS:
-            graph.setdefault(room, set()).update(imported_rooms(file, package) - {room})
+        name = package_of(file, package)
+        if name not in ENTRY_POINTS:
+            graph.setdefault(name, set()).update(imported_packages(file, package) - {name})
     return graph
 
 
-def unplanned_rooms(graph: Rooms) -> list[str]:
+def packages_without_layer(graph: Graph) -> list[str]:
     return sorted(set(graph) - set(LAYER))
 
 
-def forbidden_imports(graph: Rooms) -> list[str]:
-    """Imports that go up, in at the front door, or between strangers, as `room -> room`."""
+def forbidden_imports(graph: Graph) -> list[str]:
+    """Imports of a later layer, an entry point or an independent package, as `one -> other`."""
     return sorted(
-        f"{room} -> {other}"
-        for room, others in graph.items()
+        f"{name} -> {other}"
+        for name, others in graph.items()
         for other in others
-        if LAYER.get(other, len(LAYERS)) > LAYER.get(room, len(LAYERS))
-        or other in FRONT_DOORS
-        or (room, other) in STRANGERS
+        if LAYER.get(other, len(LAYERS)) > LAYER.get(name, len(LAYERS))
+        or other in ENTRY_POINTS
+        or (name, other) in INDEPENDENT
     )
 
 
-def cycle(graph: Rooms) -> list[str]:
-    """The rooms of one import cycle, or nothing."""
+def cycle(graph: Graph) -> list[str]:
+    """The packages of one import cycle, or nothing."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -106,23 +106,21 @@ def count_lines(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").splitlines())
 
 
-def test_every_room_is_on_the_plan() -> None:
-    assert unplanned_rooms(rooms_and_imports(PACKAGE)) == [], (
-        "give the new room its layer in LAYERS"
-    )
+def test_every_package_has_a_layer() -> None:
+    assert packages_without_layer(import_graph(PACKAGE)) == [], "add the new package to LAYERS"
 
 
-def test_no_room_imports_a_higher_layer_or_a_stranger() -> None:
-    assert forbidden_imports(rooms_and_imports(PACKAGE)) == []
+def test_no_package_imports_a_later_layer() -> None:
+    assert forbidden_imports(import_graph(PACKAGE)) == []
 
 
-def test_rooms_do_not_import_each_other_in_a_circle() -> None:
-    assert cycle(rooms_and_imports(PACKAGE)) == []
+def test_there_are_no_import_cycles() -> None:
+    assert cycle(import_graph(PACKAGE)) == []
 
 
-def test_ode_knows_nothing_of_the_rest() -> None:
-    """It is numerical analysis: it may complain about wrong input, and that is all."""
-    assert rooms_and_imports(PACKAGE).get("ode", set()) <= {"errors"}
+def test_ode_is_independent() -> None:
+    """It is numerical analysis and imports nothing but the exception for wrong input."""
+    assert import_graph(PACKAGE).get("ode", set()) <= {"errors"}
 
 
 def test_nothing_is_called_utils() -> None:
@@ -136,12 +134,12 @@ def test_every_file_is_short() -> None:
 
 
 def test_the_core_is_small() -> None:
-    core = {room for rooms in LAYERS[:-1] for room in rooms}
-    files = [file for file in python_files(PACKAGE) if room_of(file, PACKAGE) in core]
+    core = {name for names in LAYERS[:-1] for name in names}
+    files = [file for file in python_files(PACKAGE) if package_of(file, PACKAGE) in core]
     assert sum(count_lines(file) for file in files) < MAX_CORE_LINES
 
 
-# The import checks above pass on a clean house; these show that they can fail.
+# The import checks above pass on a clean package; these show that they can fail.
 
 
 @pytest.mark.parametrize(
@@ -159,7 +157,7 @@ def test_the_core_is_small() -> None:
 )
 def test_a_forbidden_import_is_found(tmp_path: Path, file: str, line: str, complaint: str) -> None:
     package = build(tmp_path, {file: line})
-    assert forbidden_imports(rooms_and_imports(package)) == [complaint]
+    assert forbidden_imports(import_graph(package)) == [complaint]
 
 
 @pytest.mark.parametrize(
@@ -176,23 +174,23 @@ def test_a_forbidden_import_is_found(tmp_path: Path, file: str, line: str, compl
     ],
 )
 def test_an_allowed_import_is_not_complained_about(tmp_path: Path, file: str, line: str) -> None:
-    graph = rooms_and_imports(build(tmp_path, {file: line}))
+    graph = import_graph(build(tmp_path, {file: line}))
     assert forbidden_imports(graph) == []
     assert cycle(graph) == []
-    assert unplanned_rooms(graph) == []
+    assert packages_without_layer(graph) == []
 
 
-def test_a_circle_and_an_unplanned_room_are_found(tmp_path: Path) -> None:
-    circle = {"training/loop.py": "import kutta.data", "data/store.py": "import kutta.training"}
-    graph = rooms_and_imports(build(tmp_path, {**circle, "cellar/wine.py": ""}))
+def test_a_cycle_and_a_package_without_layer_are_found(tmp_path: Path) -> None:
+    files = {"training/loop.py": "import kutta.data", "data/store.py": "import kutta.training"}
+    graph = import_graph(build(tmp_path, {**files, "extra/module.py": ""}))
     assert set(cycle(graph)) == {"training", "data"}
-    assert unplanned_rooms(graph) == ["cellar"]
+    assert packages_without_layer(graph) == ["extra"]
 
 
 def build(folder: Path, files: dict[str, str]) -> Path:
-    """A small house named kutta with every planned room, and `files` in it."""
+    """A package named kutta with a subpackage for every name in LAYER, and `files` in it."""
     package = folder / "kutta"
-    empty = {f"{room}/__init__.py": "" for room in LAYER if f"{room}.py" not in files}
+    empty = {f"{name}/__init__.py": "" for name in LAYER if f"{name}.py" not in files}
     for name, text in {**empty, **files}.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text, encoding="utf-8")

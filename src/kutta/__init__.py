@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLEAUX", "Config", "InputError", "Translator", "__version__", "train"]
 
-# Loaded when first used, so that `kutta --help` does not wait for torch.
-_HOMES = {
+# Imported on first use, so that `kutta --help` does not import torch.
+_MODULES = {
     "Config": "kutta.config",
     "InputError": "kutta.errors",
     "TABLEAUX": "kutta.ode",
@@ -25,6 +25,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'kutta' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""What the commands do, once their words are understood: files in, answers out."""
+"""The implementation of the commands, without the parsing of their options."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def translate_text(
 ) -> None:
     """Translate a file or standard input, line by line."""
     translator = Translator.load(list(runs), device, warn=_warn)
-    # A person who types waits for each line; a pipe or a file is read in chunks, sorted by length.
+    # On a terminal each line is translated at once; pipes and files are read in chunks.
     chunk = 1 if input is None and sys.stdin.isatty() else None
     lines, copies = tee(
         read_stream(sys.stdin.buffer, "standard input") if input is None else read_lines(input)
@@ -66,7 +66,7 @@ def evaluate_run(
     device: str,
     **search: Unpack[SearchOptions],
 ) -> list[Evaluation]:
-    """Score a run on test sets: translations by BLEU and chrF, a language model by perplexity."""
+    """Score a run on test sets: BLEU and chrF of translations, perplexity of a language model."""
     run = Run.load(folder)
     if run.config.language_model:
         return evaluate_language_model(run, tests, data_dir, device)
@@ -109,8 +109,8 @@ def score_files(
     """Score a file against references, or compare it with another system's file."""
     if split_compounds and language_of(language or "de") not in GERMAN:
         raise InputError(
-            f"--split-compounds is how translations into German are scored, and --tokenize is "
-            f"{language!r}; leave it out."
+            f"--split-compounds is for translations into German, but --tokenize is {language!r}; "
+            "remove it."
         )
     table = {**METRICS, "bleu": multi_bleu(lowercase, language, split_compounds)}
     for name in names:
@@ -126,14 +126,14 @@ def score_files(
 
 
 def average_run(folder: Path, last: int, steps: Sequence[int], output: Path | None) -> str:
-    """Average checkpoints of a run; say what was done."""
+    """Average checkpoints of a run; return a message."""
     run = Run.load(folder)
     if steps:
         by_step = {one.step: one for one in run.checkpoints()}
         missing = [step for step in steps if step not in by_step]
         if missing:
             have = ", ".join(map(str, by_step)) or "none"
-            raise InputError(f"{folder} has no checkpoint of step {missing[0]}; there are: {have}.")
+            raise InputError(f"{folder} has no checkpoint of step {missing[0]}; it has: {have}.")
         chosen = [by_step[step] for step in steps]
     else:
         chosen = run.regular_checkpoints()[-(last or run.config.decode.average) :]
@@ -145,7 +145,7 @@ def average_run(folder: Path, last: int, steps: Sequence[int], output: Path | No
 def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
     """Facts about a config or a run, in the order to show them."""
     if what.is_dir() and not Run.is_at(what):
-        raise InputError(f"{what} is not the folder of a run (it has no {CONFIG}).")
+        raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
     config = Config.load(what / CONFIG if what.is_dir() else what, overrides)
     run = Run(what if what.is_dir() else Path(config.run), config)
     source, target, shared, known = _vocabularies(run)
@@ -190,7 +190,7 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _vocabularies(run: Run) -> tuple[int, int, bool, str]:
-    """The sizes of the vocabularies, whether they are one, and where that is known from."""
+    """The sizes of the vocabularies, whether they are shared, and where that is known from."""
     if run.is_prepared:
         known = run.tokenizers
         return len(known.source), len(known.target), known.shared, "from the run"
@@ -201,7 +201,7 @@ def _vocabularies(run: Run) -> tuple[int, int, bool, str]:
 
 @contextmanager
 def _writer(path: Path | None) -> Generator[TextIO]:
-    """Standard output, or a file that appears only when it is complete."""
+    """Standard output, or a file that is written atomically."""
     if path is None:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout

@@ -1,10 +1,10 @@
-"""The one exception a user may meet."""
+"""The one exception that is meant for the user."""
 
 
 class InputError(Exception):
-    """Wrong input, told in one sentence: what is wrong, where, and what to do.
+    """Wrong input. The message is one sentence: what is wrong, where, and what to do.
 
-    The command line prints the sentence and exits with code 2; a notebook shows it as it is.
+    The command line prints the message and exits with code 2.
     """
 
-    rank: int = 0  # of several processes, the one that alone knows of it
+    rank: int = 0  # the rank that reports it, where it is not an error of all ranks

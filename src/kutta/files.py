@@ -1,4 +1,4 @@
-"""Writing files so that nothing the user made is ever lost half-way."""
+"""Atomic writes, links and locks."""
 
 import json
 import os
@@ -18,11 +18,11 @@ from kutta.errors import InputError
 
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
-    """Yield a temporary path beside `path`; on success it takes the final name in one step.
+    """Yield a temporary path beside `path`; on success it is renamed to `path` in one step.
 
-    Works for files and directories. When the body fails, what was at `path` before is untouched
-    and the temporary is removed. A full disk becomes an InputError that says so. A pipe or a
-    device (/dev/stdout) is written to as it is.
+    Works for files and directories. If the body fails, `path` is left untouched and the temporary
+    is removed. An OSError, such as a full disk, becomes an InputError. Pipes and devices
+    (/dev/stdout) are written to directly.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
@@ -33,12 +33,12 @@ def atomic_path(path: Path) -> Generator[Path]:
         remove(temporary)
         yield temporary
         _sync(temporary)
-        _take_place(temporary, path)
+        _replace(temporary, path)
     except OSError as error:
         remove(temporary)
         raise InputError(
-            f"Cannot write {path}: {error.strerror or error}; what was there before is kept. "
-            "Free some space or choose another place, then run the same command again."
+            f"Cannot write {path}: {error.strerror or error}; the previous contents are unchanged. "
+            "Free some disk space or choose another location, then run the same command again."
         ) from error
     except BaseException:
         remove(temporary)
@@ -57,7 +57,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Give a file a second name in place of what is there; a copy where the disk has no links."""
+    """Hard-link `source` to `target`, replacing it; copy where the file system has no links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove(target)
     try:
@@ -68,7 +68,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a directory, whether it is there or not."""
+    """Delete a file or a directory if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -77,10 +77,10 @@ def remove(path: Path) -> None:
 
 
 def lock(handle: int, busy: str) -> None:
-    """Lock an open file or folder until it is closed; `busy` is said where another process has it.
+    """Lock an open file or folder until it is closed; `busy` is the error if it is already locked.
 
-    Where the system has no locks, nothing is locked. Processes that inherit the handle keep the
-    lock until the last of them has ended.
+    Without support for locks this does nothing. Processes that inherit the handle hold the lock
+    until the last of them has exited.
     """
     if fcntl is None:
         return
@@ -94,7 +94,7 @@ def lock(handle: int, busy: str) -> None:
 
 @contextmanager
 def locked_folder(folder: Path, busy: str) -> Generator[int]:
-    """Make a folder and hold its lock; a process that is killed leaves nothing behind."""
+    """Create a folder and hold its lock; a killed process leaves no stale lock behind."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -104,9 +104,9 @@ def locked_folder(folder: Path, busy: str) -> Generator[int]:
         os.close(handle)
 
 
-def _take_place(temporary: Path, path: Path) -> None:
-    """Give `temporary` the name `path`; a folder in the way is removed only afterwards."""
-    if not (temporary.is_dir() and path.is_dir()):  # a file does not take the place of a folder
+def _replace(temporary: Path, path: Path) -> None:
+    """Rename `temporary` to `path`; an existing folder is removed only afterwards."""
+    if not (temporary.is_dir() and path.is_dir()):  # a file does not replace a folder
         os.replace(temporary, path)
         return
     before = path.with_name(f".{path.name}.{os.getpid()}.before.tmp")
@@ -121,7 +121,7 @@ def _take_place(temporary: Path, path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Push a file, or every file of a directory, to the disk before it gets its final name."""
+    """Flush a file, or every file of a directory, to disk before it is renamed."""
     for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
         with open(file, "rb") as handle:
             os.fsync(handle.fileno())

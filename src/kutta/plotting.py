@@ -1,4 +1,4 @@
-"""How figures look, and how they are saved: what every picture of Kutta has in common."""
+"""The style of all figures, and saving them."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 from kutta.files import atomic_path
 
-# Okabe and Ito's colours, which the colour-blind tell apart; markers tell them apart in print.
+# Okabe and Ito's colour-blind safe palette; markers distinguish lines in print.
 BLUE, RED, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BLACK, GREY = "#E69F00", "#56B4E9", "#000000", "#8C8C8C"
 COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, BLACK)
@@ -29,15 +29,15 @@ STYLE: dict[str, Any] = {
     "lines.markersize": 4.5,
     "svg.hashsalt": "kutta",  # equal figures are equal files
 }
-# matplotlib has no types of its own worth the name, and is loaded when a picture is drawn.
+# matplotlib is barely typed, and is imported only when a figure is drawn.
 Figure = Any
 Axes = Any
 
 
 @contextmanager
 def new_figure(*paths: Path) -> Generator[Figure]:
-    """A figure in this style to draw on; in the end it is saved to every path, .png or .svg."""
-    import matplotlib  # slow to import, and needed for pictures only
+    """A figure in this style; on exit it is saved to every path (.png or .svg)."""
+    import matplotlib  # slow to import, and needed for figures only
     from matplotlib.figure import Figure
 
     library: Any = matplotlib
@@ -66,13 +66,13 @@ def title(figure: Figure, text: str) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """A legend, where there is anything to name."""
+    """Add a legend if there are labels."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes]) -> None:
-    """One legend for all panels, out of their way."""
+    """Add one legend for all panels below them."""
     entries = {
         label: line
         for axes in panels
@@ -83,7 +83,7 @@ def legend_below(figure: Figure, panels: Sequence[Axes]) -> None:
 
 
 def plain_numbers(side: Any) -> None:
-    """Write the numbers of a logarithmic x or y axis as people do: 0.02, 5, 10; no powers."""
+    """Label a logarithmic x or y axis with plain numbers (0.02, 5, 10) instead of powers."""
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
     low, high = side.get_view_interval()

@@ -97,7 +97,7 @@ def test_the_store_serves_where_the_text_has_gone(make_run: MakeRun) -> None:
         ({"data_dir": "nowhere"}, "There is no folder nowhere"),
         ({"run": Path("nowhere")}, "There is no folder nowhere"),
         ({"device": "abacus"}, "abacus"),
-        ({"out": Path(__file__)}, "choose another with --out"),
+        ({"out": Path(__file__)}, "choose another --out"),
     ],
 )
 def test_wrong_wishes(toy_run: Path, tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
@@ -108,7 +108,7 @@ def test_wrong_wishes(toy_run: Path, tmp_path: Path, change: dict[str, Any], sen
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not the folder of a run"):
+    with pytest.raises(InputError, match="not a run directory"):
         analyze(Request(tmp_path), QUIET)
 
 
@@ -122,8 +122,8 @@ def test_a_run_that_is_not_trained_yet(make_run: MakeRun) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"solver": "euler", "norm": "post"}, "no step of an ODE"),
-        ({"solver": "rk2", "stage_parameters": "separate"}, "an F of its own"),
+        ({"solver": "euler", "norm": "post"}, "not a step of an ODE"),
+        ({"solver": "rk2", "stage_parameters": "separate"}, "its own F"),
     ],
     ids=["post-norm", "separate stages"],
 )
@@ -135,8 +135,8 @@ def test_what_is_no_ode_is_left_out_or_refused(
     shown = io.StringIO()
     made = analyze(Request(run, sentences=1), Console(file=shown))
     assert list(made) == ["blocks", "gradients", "embedding"]
-    assert "left out: truncation, inference" in shown.getvalue()
-    with pytest.raises(InputError, match=f"{reason}; ask for blocks, gradients or embedding"):
+    assert "skipped: truncation, inference" in shown.getvalue()
+    with pytest.raises(InputError, match=f"{reason}; choose blocks, gradients or embedding"):
         analyze(Request(run, ["truncation"]), QUIET)
     with pytest.raises(InputError, match=f"'inference' needs .* {reason}"):
         analyze(Request(run, methods=["rk4"]), QUIET)

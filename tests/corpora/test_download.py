@@ -104,7 +104,9 @@ def test_a_server_that_stays_silent_is_given_up_and_the_part_kept(
 ) -> None:
     always(server, stall=0)
     server.plans["/a.bin"] = [type(server.usual)(stall=40_000)]
-    with pytest.raises(InputError, match=r"silent for 0\.2 seconds; run the same command to go on"):
+    with pytest.raises(
+        InputError, match=r"timed out after 0\.2 seconds; run the same command to resume"
+    ):
         get(server, tmp_path, patience=HASTY)
     server.usual = type(server.usual)()
     before = server.sent()
@@ -290,7 +292,7 @@ def test_two_processes_do_not_share_a_part(server: Any, tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_told(server: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(InputError, match=r"Cannot keep downloads in .*choose another --dir"):
+    with pytest.raises(InputError, match=r"Cannot write downloads to .*choose another --dir"):
         get(server, tmp_path / "file")
 
 
@@ -353,7 +355,7 @@ def test_a_file_got_by_hand_is_used_where_it_is(server: Any, tmp_path: Path, nam
     assert server.seen == []
     found.write_bytes(b"wrong")
     with pytest.raises(
-        InputError, match=r"is not ours\.bin as it should be.*save the right one as ours\.bin"
+        InputError, match=r"has the wrong checksum.*save the right file as ours\.bin"
     ):
         fetch("ours.bin", source, tmp_path, tmp_path / "by-hand", QUICK, bar)
     assert found.read_bytes() == b"wrong", "the user's file is the user's"

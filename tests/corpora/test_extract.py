@@ -146,7 +146,7 @@ def test_a_missing_member_is_named(tmp_path: Path) -> None:
 def test_a_page_instead_of_an_archive_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"<html>Moved for good.</html>\n" * 50)
     path = "" if name == "a.gz" else "t.en"
-    with pytest.raises(InputError, match=rf"{name} is damaged or cut short"):
+    with pytest.raises(InputError, match=rf"{name} is damaged or truncated"):
         list(read_rows({"en": Member("a", path)}, {"a": tmp_path / name}))
 
 
@@ -162,7 +162,7 @@ def test_an_archive_cut_short_is_told(tmp_path: Path, name: str) -> None:
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
     path = "" if name == "a.gz" else "t.en"
-    with pytest.raises(InputError, match="damaged or cut short"):
+    with pytest.raises(InputError, match="damaged or truncated"):
         list(read_rows({"en": Member("a", path)}, {"a": tmp_path / name}))
 
 
@@ -178,7 +178,7 @@ def test_a_zip_with_a_wrong_byte_is_told(tmp_path: Path) -> None:
 
 def test_sides_of_unequal_length_are_told(tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "a.zip", {"x/t.en": EN, "x/t.de": DE + b"mehr\n"})
-    with pytest.raises(InputError, match=r"the text in 'en' ends after 4 lines"):
+    with pytest.raises(InputError, match=r"the text in 'en' has only 4 lines"):
         rows(archive)
 
 

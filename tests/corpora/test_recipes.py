@@ -350,7 +350,7 @@ def test_a_finished_folder_is_not_made_again(published: Any, tmp_path: Path) -> 
 def test_a_folder_of_another_hand_is_not_touched(published: Any, tmp_path: Path) -> None:
     (tmp_path / "tatoeba-en-ro").mkdir()
     (tmp_path / "tatoeba-en-ro" / "mine").write_text("x")
-    with pytest.raises(InputError, match="move it away, or add --overwrite"):
+    with pytest.raises(InputError, match="move it, or add --overwrite"):
         get("tatoeba-en-ro", tmp_path)
     assert published.seen == []
     get("tatoeba-en-ro", tmp_path, overwrite=True)
@@ -483,7 +483,7 @@ def test_get_and_list(
     assert f"written to {tmp_path / 'tatoeba-en-ro'}" in told.out
     assert told.err == "", "quiet where nobody watches"
     assert kutta(monkeypatch, "data", "get", "tatoeba-en-ro", "--dir", root) == 0
-    assert "is there already; add --overwrite" in capsys.readouterr().out
+    assert "already exists; add --overwrite" in capsys.readouterr().out
     assert kutta(monkeypatch, "data", "list", "--dir", root, "--json") == 0
     listed = json.loads(capsys.readouterr().out)
     assert [corpus["name"] for corpus in listed] == list(RECIPES)
@@ -521,7 +521,7 @@ def test_an_interrupted_get_says_how_to_go_on(
 
     monkeypatch.setattr(assemble, "held_out", interrupt)
     assert kutta(monkeypatch, "data", "get", "tatoeba-en-ro", "--dir", str(tmp_path)) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command to resume" in capsys.readouterr().err
 
 
 # The real texts, where they are

@@ -104,7 +104,7 @@ def test_a_stream_taken_up_anywhere_goes_on_as_if_never_stopped(store):
 
 
 def test_a_store_of_many_windows_is_walked_once_an_epoch(tmp_path, monkeypatch):
-    """Blocks of 7 pairs, windows of 2 blocks; pair n is known by its tokens."""
+    """Row groups of 7 pairs, windows of 2; pair n is known by its tokens."""
     monkeypatch.setattr("kutta.data.store.ROWS", 7)
     monkeypatch.setattr("kutta.data.plan.WINDOW", 2)
     lengths = np.random.default_rng(4).integers(1, 9, (100, 2)).tolist()
@@ -159,7 +159,7 @@ def test_the_largest_batch_is_resampled_too(store):
 
 
 def test_resampling_beyond_the_budget_still_gives_a_batch(store):
-    """What is split anew may be longer than the plan knew; it is padded to what it needs."""
+    """Re-segmented text may be longer than planned; it is padded to what it needs."""
     grown = [([42] * 300, [43] * 20)]
     stream = BatchStream(store, 128, 3, lambda pairs, _: grown * len(pairs), few_shapes=True)
     batch = stream.take(0)

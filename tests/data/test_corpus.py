@@ -67,7 +67,7 @@ def test_a_compressed_file_cut_short_is_an_error_not_a_shorter_corpus(tmp_path, 
     path = tmp_path / f"x{suffix}"
     whole = PACK[suffix](b"".join(b"line %d\n" % n for n in range(50_000)))
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match="damaged or cut short"):
+    with pytest.raises(InputError, match="damaged or truncated"):
         list(read_lines(path))
 
 
@@ -75,7 +75,7 @@ def test_a_compressed_file_cut_short_is_an_error_not_a_shorter_corpus(tmp_path, 
 def test_a_file_that_only_claims_to_be_compressed_is_reported(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     path.write_bytes(b"plain text\n")
-    with pytest.raises(InputError, match="damaged or cut short"):
+    with pytest.raises(InputError, match="damaged or truncated"):
         list(read_lines(path))
 
 
@@ -129,7 +129,7 @@ def test_pairs_of_a_tsv_take_its_first_two_columns(tmp_path, name):
 
 def test_a_tsv_line_of_one_column_is_named(tmp_path):
     write(tmp_path / "p.tsv", "a\tA\nb B\n")
-    with pytest.raises(InputError, match=r"p\.tsv, line 2 has a single column"):
+    with pytest.raises(InputError, match=r"p\.tsv, line 2 has only one column"):
         list(read_pairs(tmp_path, "p.tsv", "en", "de"))
 
 

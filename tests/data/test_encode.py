@@ -1,4 +1,4 @@
-"""Encoding blocks: what is remembered changes nothing, and rows come back as they were."""
+"""Encoding chunks: the cache changes nothing, and rows come back unchanged."""
 
 import pickle
 
@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data import encode as module
-from kutta.data.column import Column
-from kutta.data.corpus import Block
-from kutta.data.encode import Encoded, Limits, Spelling, Tally, encoder, word_counter
-from kutta.data.tokenizer import BPE, Split, Tokenizers
+from kutta.data.corpus import LineChunk
+from kutta.data.encode import CachedTokenizer, Encoded, Limits, Tally, encoder, word_counter
+from kutta.data.ragged import Ragged
+from kutta.data.tokenizer import BPE, Pretokenized, Tokenizers
 from tests.data.writing import split_of
 
 TEXT = ["the old man walks along the river", "größere häuser stehen näher am wasser"] * 4
@@ -22,8 +22,8 @@ WORD = st.one_of(
 TEXTS = st.lists(st.lists(WORD, max_size=6).map(" ".join), max_size=6)
 
 
-def lists(column: Column) -> list[list[int]]:
-    return [row.tolist() for row in column]
+def lists(rows: Ragged) -> list[list[int]]:
+    return [row.tolist() for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -31,36 +31,36 @@ def bpe() -> BPE:
     return BPE.learn(TEXT, 330)
 
 
-@pytest.mark.parametrize("remembered", [0, 12, module.REMEMBERED])
-@given(blocks=st.lists(TEXTS, max_size=4))
+@pytest.mark.parametrize("size", [0, 12, module.CACHED])
+@given(chunks=st.lists(TEXTS, max_size=4))
 @settings(deadline=None)
-def test_spelling_makes_of_a_text_what_the_tokenizer_makes_of_it(bpe, remembered, blocks):
+def test_a_cached_tokenizer_encodes_as_the_tokenizer_does(bpe, size, chunks):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "REMEMBERED", remembered)
+        patch.setattr(module, "CACHED", size)
         for tokenizer in (bpe, split_of(TEXT)):
-            spelling = Spelling(tokenizer, np.uint16)
-            for texts in blocks:
-                assert lists(spelling.encode(texts)) == [tokenizer.encode(text) for text in texts]
+            cached = CachedTokenizer(tokenizer, np.uint16)
+            for texts in chunks:
+                assert lists(cached.encode(texts)) == [tokenizer.encode(text) for text in texts]
 
 
 def test_what_is_remembered_is_bounded(bpe, monkeypatch):
-    monkeypatch.setattr(module, "REMEMBERED", 50)
-    spelling = Spelling(bpe, np.uint16)
-    for block in range(100):
-        spelling.encode([f"{block}word{n} {'z' * 99}{n}" for n in range(10)])
-        assert len(spelling._words) + len(spelling._words._older) <= 2 * (50 + 10)
-        assert max(map(len, spelling._words)) < 99
+    monkeypatch.setattr(module, "CACHED", 50)
+    cached = CachedTokenizer(bpe, np.uint16)
+    for number in range(100):
+        cached.encode([f"{number}word{n} {'z' * 99}{n}" for n in range(10)])
+        assert len(cached._words) + len(cached._words._older) <= 2 * (50 + 10)
+        assert max(map(len, cached._words)) < 99
 
 
 def test_what_comes_again_is_never_forgotten(bpe, monkeypatch):
-    monkeypatch.setattr(module, "REMEMBERED", 20)
+    monkeypatch.setattr(module, "CACHED", 20)
     asked = []
     monkeypatch.setattr(
         BPE, "encode_words", lambda self, words: asked.extend(words) or [[5]] * len(words)
     )
-    spelling = Spelling(bpe, np.uint16)
-    for block in range(50):
-        spelling.encode([f"often rare{block} once{block}"])
+    cached = CachedTokenizer(bpe, np.uint16)
+    for number in range(50):
+        cached.encode([f"often rare{number} once{number}"])
     assert asked.count("often") == 1
     assert len(asked) == 101
 
@@ -73,19 +73,19 @@ def test_a_word_is_encoded_once(bpe, monkeypatch):
             asked.extend(words)
             return bpe.encode_words(words)
 
-    spelling = Spelling(Counting(), np.uint16)
+    cached = CachedTokenizer(Counting(), np.uint16)
     for _ in range(3):
-        spelling.encode(["the old the man", "old man"])
+        cached.encode(["the old the man", "old man"])
     assert asked == ["the", "old", "man"]
 
 
-def block(*files: str, tsv: bool = False) -> Block:
-    return Block(("a", "b")[: len(files)], tuple(file.encode() for file in files), 2, tsv)
+def chunk(*files: str, tsv: bool = False) -> LineChunk:
+    return LineChunk(("a", "b")[: len(files)], tuple(file.encode() for file in files), 2, tsv)
 
 
 def test_an_encoded_block_survives_its_way_between_processes(bpe):
     encode = encoder(Tokenizers(bpe, bpe), Limits(9, max_source=5))
-    sent = encode(block("the old man\n\nthe river\n", "der alte\nx\nam wasser\n"))
+    sent = encode(chunk("the old man\n\nthe river\n", "der alte\nx\nam wasser\n"))
     encoded: Encoded = pickle.loads(pickle.dumps(sent))
     rows = [(bpe.encode("the old man")[:5], bpe.encode("der alte"))]
     rows += [(bpe.encode("the river")[:5], bpe.encode("am wasser"))]
@@ -97,15 +97,15 @@ def test_an_encoded_block_survives_its_way_between_processes(bpe):
 
 @pytest.mark.parametrize(("words", "kind"), [((1 << 16) - 4, "uint16"), ((1 << 16) - 3, "int32")])
 def test_ids_take_two_bytes_where_the_vocabulary_allows_it(words, kind):
-    split = Split([f"w{n}" for n in range(words)])
-    encoded = encoder(Tokenizers(split, split), Limits(9))(block(f"w{words - 1}\n", "w0\n"))
+    split = Pretokenized([f"w{n}" for n in range(words)])
+    encoded = encoder(Tokenizers(split, split), Limits(9))(chunk(f"w{words - 1}\n", "w0\n"))
     assert (encoded.source.ids.dtype, encoded.target.ids.dtype) == (kind, kind)
     assert lists(encoded.source) == [[words + 3]]
 
 
 def test_separate_vocabularies_take_the_code_of_the_larger():
-    small, large = Split(["a"]), Split([f"w{n}" for n in range(1 << 16)])
-    encoded = encoder(Tokenizers(small, large), Limits(9))(block("a\n", "w7\n"))
+    small, large = Pretokenized(["a"]), Pretokenized([f"w{n}" for n in range(1 << 16)])
+    encoded = encoder(Tokenizers(small, large), Limits(9))(chunk("a\n", "w7\n"))
     assert (encoded.source.ids.dtype, encoded.target.ids.dtype) == ("int32", "int32")
 
 
@@ -113,7 +113,7 @@ def test_separate_vocabularies_take_the_code_of_the_larger():
     ("sides", "counts"), [((0,), {"a": 2, "b": 1}), ((1,), {"a": 1, "c": 2}), ((0, 1), None)]
 )
 def test_words_are_counted_on_the_sides_asked_for(sides, counts):
-    counted = word_counter(sides)(block("a b\na\n", "c\nc a\n"))
+    counted = word_counter(sides)(chunk("a b\na\n", "c\nc a\n"))
     assert dict(counted) == ({"a": 3, "b": 1, "c": 2} if counts is None else counts)
 
 

@@ -20,19 +20,19 @@ def arrays(lengths):
     return source, target
 
 
-class InBlocks:
-    """Pairs of these lengths in blocks of `rows`, as a store holds them."""
+class InRowGroups:
+    """Pairs of these lengths in row groups of `rows`, as in a store."""
 
     def __init__(self, lengths, rows):
         self.pairs, self.rows = np.array(lengths, np.int32), rows
-        self.blocks = -(-len(self.pairs) // rows)
+        self.row_groups = -(-len(self.pairs) // rows)
 
-    def numbers(self, blocks):
+    def numbers(self, groups):
         whole = np.arange(len(self.pairs))
-        return np.concatenate([whole[b * self.rows : (b + 1) * self.rows] for b in blocks])
+        return np.concatenate([whole[b * self.rows : (b + 1) * self.rows] for b in groups])
 
-    def lengths(self, blocks):
-        source, target = self.pairs[self.numbers(blocks)].T
+    def lengths(self, groups):
+        source, target = self.pairs[self.numbers(groups)].T
         return source, target
 
 
@@ -93,7 +93,7 @@ def test_plans_are_repeatable_and_differ_by_seed_and_epoch():
     assert plan(1, 0) == plan(1, 0)
     assert len({str(plan(seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
     contents = [{tuple(sorted(batch)) for batch in plan(1, epoch)} for epoch in (0, 1)]
-    assert contents[0] != contents[1], "equally long pairs meet anew in every epoch"
+    assert contents[0] != contents[1], "equally long pairs are shuffled in every epoch"
     widths = [max(np.maximum(*lengths)[batch]) for batch in plan(1, 0)]
     assert widths != sorted(widths), "batches are not walked from short to long"
     assert widths != sorted(widths, reverse=True), "nor from long to short"
@@ -114,8 +114,8 @@ def test_a_pair_beyond_the_budget_names_it_and_the_limits(small_windows):
     lengths = [(3, 3)] * 12 + [(50, 4), (4, 5)]
     for few in (False, True):
         with pytest.raises(InputError, match=r"Pair 13 has 51 .*batch_tokens = 40.*max_length"):
-            BatchPlan(InBlocks(lengths, 2), 40, 1, few)
-        assert BatchPlan(InBlocks(lengths, 2), 51, 1, few).batches_per_epoch >= 2
+            BatchPlan(InRowGroups(lengths, 2), 40, 1, few)
+        assert BatchPlan(InRowGroups(lengths, 2), 51, 1, few).batches_per_epoch >= 2
 
 
 def test_lengths_beyond_16_bits_are_sorted_too():
@@ -135,7 +135,7 @@ def test_lengths_beyond_16_bits_are_sorted_too():
 def test_each_pair_is_exactly_once_in_an_epoch_over_windows(lengths, seed, rows, few, epoch):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        plan = BatchPlan(InBlocks(lengths, rows), 64, seed, few)
+        plan = BatchPlan(InRowGroups(lengths, rows), 64, seed, few)
         size = plan.batches_per_epoch
         batches = [plan.indices(number) for number in range(epoch * size, (epoch + 1) * size)]
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
@@ -144,8 +144,8 @@ def test_each_pair_is_exactly_once_in_an_epoch_over_windows(lengths, seed, rows,
 
 
 def test_batches_stay_within_a_window_which_has_blocks_from_everywhere(small_windows):
-    """10 blocks in windows of at most 3: blocks 0 4 8, 1 5 9, 2 6 and 3 7."""
-    plan = BatchPlan(InBlocks([(3, 3)] * 100, 10), 40, 1, False)
+    """10 row groups in windows of at most 3: 0 4 8, 1 5 9, 2 6 and 3 7."""
+    plan = BatchPlan(InRowGroups([(3, 3)] * 100, 10), 40, 1, False)
     visits = []
     for epoch in range(5):
         size = plan.batches_per_epoch
@@ -166,15 +166,15 @@ def test_a_micro_batch_depends_on_its_number_not_on_what_was_asked_before(seed, 
     lengths = np.random.default_rng(seed).integers(0, 20, (100, 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        used = BatchPlan(InBlocks(lengths, 7), 64, seed, False)
+        used = BatchPlan(InRowGroups(lengths, 7), 64, seed, False)
         for number in numbers:
-            fresh = BatchPlan(InBlocks(lengths, 7), 64, seed, False)
+            fresh = BatchPlan(InRowGroups(lengths, 7), 64, seed, False)
             assert used.indices(number).tolist() == fresh.indices(number).tolist()
 
 
 def test_a_store_of_one_window_is_planned_as_a_whole():
     lengths = np.random.default_rng(2).integers(0, 20, (100, 2))
-    plan = BatchPlan(InBlocks(lengths, 7), 64, 5, False)
+    plan = BatchPlan(InRowGroups(lengths, 7), 64, 5, False)
     for epoch in (0, 3):
         whole = plan_epoch(*arrays(lengths), 64, 5, epoch)
         size = plan.batches_per_epoch
@@ -196,7 +196,7 @@ def test_the_largest_batch_is_as_large_as_any(few, lengths, rows):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        plan = BatchPlan(InBlocks(lengths, rows), 64, 1, few)
+        plan = BatchPlan(InRowGroups(lengths, rows), 64, 1, few)
         sizes = [size(plan.indices(number)) for number in range(2 * plan.batches_per_epoch)]
         assert size(plan.largest()) == max(sizes)
 

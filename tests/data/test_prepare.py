@@ -23,7 +23,7 @@ from kutta.data.prepare import prepare, read_dictionary
 from kutta.data.store import Store
 from kutta.data.tokenizer import UNK, Tokenizers
 from kutta.errors import InputError
-from tests.data.writing import column, write_store
+from tests.data.writing import ragged, write_store
 
 PAIRS = [
     ("the old man", "der alte mann"),
@@ -64,8 +64,8 @@ def data_of(corpus, **changes):
 
 def kept_of(pairs, limits, tally):
     """The pairs that `keep` keeps, as lists."""
-    columns = (column([pair[side] for pair in pairs]) for side in range(2))
-    source, target = keep(*columns, limits, tally)
+    sides = (ragged([pair[side] for pair in pairs]) for side in range(2))
+    source, target = keep(*sides, limits, tally)
     return [(s.tolist(), t.tolist()) for s, t in zip(source, target, strict=True)]
 
 
@@ -110,7 +110,7 @@ def test_the_summary_reads_as_a_sentence():
         "3 with a source too long (> 256 tokens), 2 with an empty source"
     )
     assert str(Tally(5, 5)) == "5 pairs read, 5 kept"
-    assert str(Tally(5_000, 5, cut=1_234)) == "5,000 pairs read, 1,234 sources cut, 5 kept"
+    assert str(Tally(5_000, 5, cut=1_234)) == "5,000 pairs read, 1,234 sources truncated, 5 kept"
 
 
 @pytest.mark.parametrize("kind", ["bpe", "split"])
@@ -131,7 +131,7 @@ def test_lengths_are_looked_at_after_cutting(corpus, tmp_path):
     report = run(corpus, tmp_path / "out", max_source=6)
     assert texts(tmp_path / "out", "train") == [*PAIRS[:2], ("w w w w w w", "w w w")]
     assert (report.train.cut, report.train.kept) == (1, 3)
-    assert "7 pairs read, 1 sources cut, 3 kept; dropped: " in str(report.train)
+    assert "7 pairs read, 1 sources truncated, 3 kept; dropped: " in str(report.train)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))), st.integers(0, 9))
@@ -291,7 +291,7 @@ def test_preparing_twice_gives_the_same_bytes(corpus, tmp_path):
 
 
 def test_memory_stays_flat_while_the_corpus_grows(tmp_path, monkeypatch):
-    """Forty blocks of pairs need no more memory than two: nothing is collected on the way."""
+    """Forty chunks of pairs need no more memory than two: nothing is collected on the way."""
     monkeypatch.setattr(store_module, "ROWS", 500)
     peaks = []
     for count in (1_000, 20_000):
@@ -306,7 +306,7 @@ def test_memory_stays_flat_while_the_corpus_grows(tmp_path, monkeypatch):
 
 @pytest.fixture
 def blocks_of_16(monkeypatch):
-    """Little blocks, and processes for the third already, so that a small corpus needs them."""
+    """Small chunks, and processes for the third already, so that a small corpus needs them."""
     monkeypatch.setattr(corpus_module, "ROWS", 16)
     monkeypatch.setattr(workers, "FEW", 2)
 
@@ -356,7 +356,7 @@ def test_the_number_of_processes_changes_nothing(corpus, tmp_path, blocks_of_16,
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_first_error_is_told_and_names_its_line(corpus, tmp_path, blocks_of_16, processes):
-    """A worker finds the first, the reading process the second a few blocks later."""
+    """A worker finds the first, the reading process the second a few chunks later."""
     write_many(corpus, 200)
     given_ones = run_tokenizers(corpus, tmp_path)
     lines = (corpus / "train.de").read_bytes().split(b"\n")
@@ -394,7 +394,7 @@ def test_a_worker_that_is_killed_is_told_and_leaves_nothing_half_written(
 
 def test_ctrl_c_ends_all_processes_and_keeps_what_was_there(corpus, tmp_path):
     """The script has no guard around its main part: workers do not run it again. The signal goes
-    to all processes, as a terminal sends it; the parent alone speaks of it."""
+    to all processes, as a terminal sends it; only the parent reports it."""
     write_many(corpus, 2_000)
     script = tmp_path / "script.py"
     script.write_text(
@@ -452,7 +452,7 @@ def alive(pid):
 def test_bpe_is_learned_from_every_kth_block_of_a_large_corpus(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_module, "ROWS", 10)
     monkeypatch.setattr(prepare_module, "SENTENCES_TO_LEARN_FROM", 120)
-    # 200 pairs are 400 sentences: every 4th block of 10 pairs, the first of every 40 pairs.
+    # 200 pairs are 400 sentences: every 4th chunk of 10 pairs, the first of every 40 pairs.
     pairs = [(f"{'xyz'[n % 3]}{n // 10}", chr(0x4E00 + n // 10)) for n in range(200)]
     write(corpus, "train", pairs)
     run(corpus, tmp_path / "out", tokenizer="bpe", vocab_size=400)

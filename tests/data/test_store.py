@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.data import store as module
-from kutta.data.column import Column
+from kutta.data.ragged import Ragged
 from kutta.data.store import ROWS, Store, write_chunks
 from kutta.errors import InputError
 from tests.data.writing import write_store
@@ -65,18 +65,18 @@ def test_blocks_give_the_numbers_and_lengths_of_their_pairs(tmp_path_factory, co
         patch.setattr(module, "ROWS", 7)
         write_store(path, (([1] * n, [2] * (n % 5)) for n in range(count)), 100)
         store = Store.open(path)
-        assert store.blocks == len(range(0, count, 7))
-        blocks = data.draw(st.lists(st.integers(0, 9).filter(lambda b: b < store.blocks)))
-        numbers = store.numbers(blocks)
-        assert numbers.tolist() == [n for b in blocks for n in range(count) if n // 7 == b]
-        source, target = store.lengths(blocks)
+        assert store.row_groups == len(range(0, count, 7))
+        groups = data.draw(st.lists(st.integers(0, 9).filter(lambda b: b < store.row_groups)))
+        numbers = store.numbers(groups)
+        assert numbers.tolist() == [n for b in groups for n in range(count) if n // 7 == b]
+        source, target = store.lengths(groups)
         assert source.tolist() == numbers.tolist()
         assert target.tolist() == [n % 5 for n in numbers]
 
 
 def test_more_tokens_than_a_record_can_address_are_refused(tmp_path):
-    endless = Column(np.broadcast_to(np.uint16(5), (1 << 31,)), np.array([1 << 30] * 2, np.int64))
-    with pytest.raises(InputError, match=r"2 rows .* lower data\.max_length"):
+    endless = Ragged(np.broadcast_to(np.uint16(5), (1 << 31,)), np.array([1 << 30] * 2, np.int64))
+    with pytest.raises(InputError, match=r"2 consecutive rows .* lower data\.max_length"):
         write_chunks(tmp_path / "s", [(endless, endless)], 100)
     assert not (tmp_path / "s").exists()
 
@@ -139,19 +139,19 @@ def test_foreign_files_are_an_error(tmp_path):
     with pa.OSFile(str(other), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     for path in (text, other):
-        with pytest.raises(InputError, match="not a token store of Kutta"):
+        with pytest.raises(InputError, match="not a Kutta token store"):
             Store.open(path)
     with pytest.raises(InputError, match="Cannot read"):
         Store.open(missing)
 
 
-def test_a_store_whose_blocks_are_not_full_is_refused(tmp_path, monkeypatch):
-    """Row i is found by division, so blocks of another size would give wrong pairs in silence."""
+def test_a_store_whose_row_groups_are_not_full_is_refused(tmp_path, monkeypatch):
+    """Row i is found by division, so row groups of another size would silently give wrong pairs."""
     monkeypatch.setattr(module, "ROWS", 5)
     write_store(tmp_path / "s", [([1], [2])] * 12, 100)
     assert len(Store.open(tmp_path / "s")) == 12
     monkeypatch.setattr(module, "ROWS", 6)
-    with pytest.raises(InputError, match="not a token store of Kutta"):
+    with pytest.raises(InputError, match="not a Kutta token store"):
         Store.open(tmp_path / "s")
 
 
@@ -162,6 +162,6 @@ def test_opening_reads_neither_tokens_nor_lengths(tmp_path):
     before = pa.total_allocated_bytes()
     store = Store.open(tmp_path / "s")
     assert pa.total_allocated_bytes() - before < ROWS
-    for view in store._columns[0][0]:
+    for view in store._sides[0][0]:
         assert not view.flags.owndata
         assert not view.flags.writeable

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kutta.data import tokenizer as module
 from kutta.data.corpus import read_lines
-from kutta.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Split, Tokenizers
+from kutta.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Pretokenized, Tokenizers
 from kutta.errors import InputError
 from tests.data.writing import split_of
 
@@ -102,7 +102,7 @@ def test_a_vocabulary_too_small_for_the_characters_says_how_many_are_needed():
 
 @pytest.mark.parametrize("lines", [[], ["", "  "], ["long " * 2000]])
 def test_nothing_to_learn_bpe_from_is_an_error(lines):
-    with pytest.raises(InputError, match="No BPE vocabulary can be learned"):
+    with pytest.raises(InputError, match="Cannot learn a BPE vocabulary"):
         BPE.learn(lines, 300)
 
 
@@ -200,7 +200,7 @@ def test_split_without_tokens_is_an_error():
         split_of(["", "  "])
 
 
-def split() -> Split:
+def split() -> Pretokenized:
     return split_of(["a b@@ c", "<pad> a"])
 
 
@@ -268,7 +268,7 @@ def test_a_truncated_model_is_an_error(tmp_path, bpe):
     path = tmp_path / "tokenizer.model"
     bpe.save(path)
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(InputError, match=r"tokenizer\.model is not an intact"):
+    with pytest.raises(InputError, match=r"tokenizer\.model is damaged or not a"):
         Tokenizers.load(tmp_path)
 
 
@@ -285,7 +285,7 @@ def test_a_model_of_other_special_ids_is_refused(tmp_path):
         sentence_iterator=iter(TEXT), model_writer=model, model_type="bpe", vocab_size=60
     )
     (tmp_path / "tokenizer.model").write_bytes(model.getvalue())
-    with pytest.raises(InputError, match="not an intact tokenizer"):
+    with pytest.raises(InputError, match="damaged or not a Kutta tokenizer"):
         Tokenizers.load(tmp_path)
 
 

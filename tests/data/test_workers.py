@@ -105,7 +105,7 @@ def test_a_worker_has_not_loaded_torch_and_nothing_from_the_current_folder(tmp_p
 
 @pytest.mark.parametrize("code", ["__import__('signal').raise_signal", "__import__('os')._exit"])
 def test_a_worker_that_ends_early_is_told(code):
-    with pytest.raises(InputError, match="ended before its work was done"):
+    with pytest.raises(InputError, match="ended unexpectedly"):
         list(in_order(made(code), [signal.SIGKILL] * 3, 2))
 
 

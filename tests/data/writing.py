@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 
 from kutta.data import store
-from kutta.data.column import Column, id_type
-from kutta.data.store import Chunk, write_chunks
-from kutta.data.tokenizer import Ids, Pair, Split
+from kutta.data.ragged import Ragged, id_type
+from kutta.data.store import PairChunk, write_chunks
+from kutta.data.tokenizer import Ids, Pair, Pretokenized
 
 
-def column(rows: Sequence[Ids], kind: type[np.integer[Any]] = np.uint16) -> Column:
-    return Column.from_bytes([np.array(row, kind).tobytes() for row in rows], kind)
+def ragged(rows: Sequence[Ids], kind: type[np.integer[Any]] = np.uint16) -> Ragged:
+    return Ragged.from_bytes([np.array(row, kind).tobytes() for row in rows], kind)
 
 
 def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
     """Write encoded pairs, as many at once as a record holds; return how many."""
 
-    def chunks() -> Iterator[Chunk]:
+    def chunks() -> Iterator[PairChunk]:
         stream, kind = iter(pairs), id_type(vocab_size)
         while some := list(islice(stream, store.ROWS)):
-            yield column([pair[0] for pair in some], kind), column([pair[1] for pair in some], kind)
+            yield ragged([pair[0] for pair in some], kind), ragged([pair[1] for pair in some], kind)
 
     return write_chunks(path, chunks(), vocab_size)
 
 
-def split_of(lines: Iterable[str]) -> Split:
+def split_of(lines: Iterable[str]) -> Pretokenized:
     """The vocabulary of a text that is already split."""
-    return Split.of(Counter(token for line in lines for token in line.split()))
+    return Pretokenized.of(Counter(token for line in lines for token in line.split()))

@@ -180,7 +180,7 @@ def test_table_and_json_carry_the_verdicts(plan_of: PlanOf, pretended: Pretended
     [
         ('cells = ["rk2"]', 'cells = ["rk3"]', r"claim 1 .*there is no cell 'rk3'; did you mean"),
         ('"residual/two"', '"residual/three"', "claim 2 .*there is no cell 'residual/three'"),
-        ('are = "better"', 'are = "near"', "'near' and within"),
+        ('are = "better"', 'are = "near"', "'near' needs within"),
         ('are = "better"', 'are = "best"', "best"),
         ('cells = ["rk2"]', 'cells = ["residual"]', "nothing is compared"),
     ],

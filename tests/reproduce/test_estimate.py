@@ -64,7 +64,7 @@ def test_every_table_is_estimated_without_its_text(tmp_path: Path) -> None:
     for plan in plans:
         preview = Preview(plan, 40e9)
         assert preview.flop > 0
-        assert "Remark: The text of" in "\n".join(preview.summary(1))
+        assert "Note: The text of" in "\n".join(preview.summary(1))
         # No table takes more than a day on a core that trains at 40 GFLOP/s, no run half an hour.
         assert preview.flop / 40e9 < 86_400, plan.name
         assert max(cost.cpu_seconds(40e9) for cost in preview.left) < 30 * 60, plan.name
@@ -123,11 +123,11 @@ def test_the_treebank_at_the_paper_s_scale_is_a_day_s_work_for_two_cores(
     seconds = ptb_flop(seeds=1) / (rate / 2 * (2 if bf16 else 1))
     assert sum(run["seconds"] for run in preview.to_dict()["runs"]) == pytest.approx(seconds)
     assert f"about {duration(seconds / jobs)} with" in said
-    (remark,) = [line for line in preview.summary(jobs) if "GPU here" in line]
-    assert remark.startswith(f"Remark: there is no GPU here; on this CPU it takes {said}, less")
-    assert f"50% of the {rate / 1e9:.0f} GFLOP/s" in remark
-    assert ("bf16" in remark) == bf16
-    assert remark.count(".") - said.count(".") == 1, "one sentence"
+    (note,) = [line for line in preview.summary(jobs) if "no GPU" in line]
+    assert note.startswith(f"Note: this machine has no GPU; on its CPU it takes {said}, less")
+    assert f"50% of the {rate / 1e9:.0f} GFLOP/s" in note
+    assert ("bf16" in note) == bf16
+    assert note.count(".") - said.count(".") == 1, "one sentence"
     assert "GPU-days if a GPU sustains 40 TFLOP/s" in preview.summary(jobs)[0]
 
 
@@ -151,9 +151,9 @@ def test_presets_for_gpus_are_estimated_in_full_precision_on_a_cpu(
     (preview,) = previews([plan])
     cost = preview.costs["residual-en-ro-s1"]
     assert preview.seconds(cost) == cost.flop / 50e9
-    remark = preview.summary(1)[-1]
-    assert "bf16" not in remark
-    assert "early" not in remark
+    note = preview.summary(1)[-1]
+    assert "bf16" not in note
+    assert "early" not in note
 
 
 def test_the_small_scale_is_estimated_for_a_core_even_beside_a_gpu(

@@ -203,20 +203,20 @@ MISTAKES = {
     "another metric": ('metric = "chrF2"', 'metric = "bleurt"', "bleurt"),
     "a setting that is none": ('better = "higher"', 'beter = "higher"', "did you mean better"),
     "against no row": ('against = "residual"', 'against = "resdual"', "did you mean residual"),
-    "a value for no column": ("{ one = 12.5 }", "{ on = 12.5 }", "'on' is no column"),
-    "no folder name": ("[rows.rk2]", '[rows."r/k2"]', "'r/k2' names folders"),
-    "no place on the axis": ('"bars"', '"lines"', "at, the place"),
+    "a value for no column": ("{ one = 12.5 }", "{ on = 12.5 }", "'on' is not a column"),
+    "no folder name": ("[rows.rk2]", '[rows."r/k2"]', "'r/k2' is used as a folder name"),
+    "no place on the axis": ('"bars"', '"lines"', "at, the x value"),
     "a quoted row with settings": (
         'against = "residual"',
         "quoted = true",
-        "a quoted row has published numbers and nothing to run",
+        "a quoted row has published numbers and no runs",
     ),
     "more numbers than metrics": (
         "{ one = 12.5 }",
         "{ one = [12.5, 1.0] }",
         "than there are metrics",
     ),
-    "no seeds": ("seeds = [1]", "seeds = []", "seeds = [] does not fit: it needs at least 1"),
+    "no seeds": ("seeds = [1]", "seeds = []", "seeds = [] is not valid: it needs at least 1"),
     "not TOML": ("[scales.small]", "[scales.small", "TOML"),
 }
 
@@ -238,8 +238,8 @@ def test_a_mistake_in_the_file_is_one_sentence(mistake: str, folder: Path) -> No
     ("old", "new", "said"),
     [
         ('solver = "rk2"', 'solver = "rk5"', "rk5.*did you mean"),
-        ('"toy-preset"', '"absent"', "toy.toml: extends = 'absent' is no file or preset"),
-        ('"toy-preset"', '"wmt14-en-de-bas"', "is no file or preset; did you mean .*wmt14"),
+        ('"toy-preset"', '"absent"', "toy.toml: extends = 'absent' is not a file or a preset"),
+        ('"toy-preset"', '"wmt14-en-de-bas"', "is not a file or a preset; did you mean .*wmt14"),
         ('"toy-preset"', '"toy"', r"extends goes in a circle \(toy.toml -> toy.toml\)"),
         ('"toy-preset"', "3", "scales.small.extends: name a preset in quotes"),
         ('"toy-preset"', "{ one = 1 }", "scales.small.extends: name a preset in quotes"),
@@ -249,7 +249,7 @@ def test_a_mistake_in_the_file_is_one_sentence(mistake: str, folder: Path) -> No
         ('extends = "toy-preset"\n', "", "row residual, column one .* extends no preset; add"),
         ("model.encoder_layers = 2", "model.encoder_leyers = 2", "encoder_layers"),
         ('metric = "chrF2"', 'metric = "perplexity"', "translation model is not scored"),
-        ("seeds = [1]", "seeds = [1]\ndata.test = []", "names no test set"),
+        ("seeds = [1]", "seeds = [1]\ndata.test = []", "has no test set"),
     ],
 )
 def test_a_mistake_in_the_settings_names_row_and_column(

@@ -63,7 +63,7 @@ def test_bars_show_ours_and_the_papers(plan_of: PlanOf, pretended: Pretended) ->
     assert {"Residual", "RK2", "12.25", "12.50", "13.00"} <= set(drawn)
     assert "1 layer, ours: toy text" in drawn
     assert "1 layer, the paper" in drawn
-    assert "chrF2 (the axis does not begin at 0)" in drawn
+    assert "chrF2 (the axis does not start at 0)" in drawn
 
 
 def test_lines_have_axes_and_a_legend(plan_of: PlanOf, pretended: Pretended) -> None:

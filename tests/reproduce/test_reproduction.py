@@ -104,14 +104,14 @@ def test_smoke_from_nothing_to_table_and_figure_and_on_after_an_interruption(
     untouched = (home / "runs/rk2-en-de-s1/model.safetensors").stat().st_mtime_ns
     again = kutta("reproduce", "smoke")
     assert again.code == 0, again.err
-    assert "2 of 4 runs to make" in again.out
+    assert "2 of 4 runs to do" in again.out
     second = results_of(home)
     assert models_of(home) == models  # to the bit
     assert {n: e["score"] for n, e in second.items()} == {n: e["score"] for n, e in first.items()}
     assert second["rk2-en-de-s2"]["from_step"] == 30
     assert second[unscored]["from_step"] == 60
     assert (home / "runs/rk2-en-de-s1/model.safetensors").stat().st_mtime_ns == untouched
-    assert "0 of 4 runs to make" in kutta("reproduce", "smoke").out
+    assert "0 of 4 runs to do" in kutta("reproduce", "smoke").out
 
 
 def test_kill_in_the_middle_then_on_to_the_same_models(kutta: Kutta, folder: Path) -> None:
@@ -129,7 +129,7 @@ def test_kill_in_the_middle_then_on_to_the_same_models(kutta: Kutta, folder: Pat
     before = (home / "runs/residual-one-s1/model.safetensors").stat().st_mtime_ns
     again = kutta("reproduce", "toy.toml", "--out", "killed")
     assert again.code == 0, again.err
-    assert "1 of 2 runs to make" in again.out
+    assert "1 of 2 runs to do" in again.out
     assert results_of(home)["rk2-one-s1"]["from_step"] >= 10
     assert (home / "runs/residual-one-s1/model.safetensors").stat().st_mtime_ns == before
     assert kutta("reproduce", "toy.toml", "--out", "whole").code == 0
@@ -165,9 +165,9 @@ def test_side_by_side_runs_save_and_stop_when_asked(folder: Path) -> None:
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"stopped: 0 of 2 runs done; the same command goes on" in out
+    assert b"stopped: 0 of 2 runs done; run the same command to resume" in out
     assert b"Traceback" not in err
-    assert all("run the same command to go on" in log.read_text() for log in logs)
+    assert all("run the same command to resume" in log.read_text() for log in logs)
     with execute.sole_worker(home):
         pass  # nobody is left who holds the lock
 
@@ -179,24 +179,24 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_made(
 
     def perform(config: Any, metric: str, console: Any) -> Result | None:
         if config.model.solver == "rk2":
-            raise InputError("The loss was not finite for 20 steps in a row.")
+            raise InputError("The loss was not finite for 20 consecutive steps.")
         return real(config, metric, console)
 
     monkeypatch.setattr(execute, "perform", perform)
     answer = kutta("reproduce", "toy.toml")
-    is_one_sentence(answer, "rk2-one-s1", "not finite", "tries again")
+    is_one_sentence(answer, "rk2-one-s1", "not finite", "Run the same command to retry")
     home = folder / "reproductions" / "toy-small"
     assert set(results_of(home)) == {"residual-one-s1"}
     assert "Missing: 1 of 2 runs" in (home / "table.md").read_text()
     monkeypatch.setattr(execute, "perform", real)
-    assert "1 of 2 runs to make" in kutta("reproduce", "toy.toml").out
+    assert "1 of 2 runs to do" in kutta("reproduce", "toy.toml").out
 
 
 def test_seeds_can_be_added(kutta: Kutta, folder: Path) -> None:
     home = folder / "reproductions" / "toy-small"
     assert kutta("reproduce", "toy.toml", "--seeds", "7").code == 0
     answer = kutta("reproduce", "toy.toml", "--seeds", "8")
-    assert "2 of 4 runs to make" in answer.out
+    assert "2 of 4 runs to do" in answer.out
     assert {name[-2:] for name in results_of(home)} == {"s7", "s8"}
     assert " ± " in (home / "table.md").read_text()
 
@@ -204,14 +204,14 @@ def test_seeds_can_be_added(kutta: Kutta, folder: Path) -> None:
 def test_a_dry_run_shows_the_runs_and_writes_nothing(kutta: Kutta, folder: Path) -> None:
     answer = kutta("reproduce", "toy.toml", "--dry-run")
     assert answer.code == 0, answer.err
-    for part in ("residual-one", "rk2-one", "learned", "2 of 2 runs to make", "FLOP"):
+    for part in ("residual-one", "rk2-one", "learned", "2 of 2 runs to do", "FLOP"):
         assert part in answer.out
     (outcome,) = json.loads(kutta("reproduce", "toy.toml", "--dry-run", "--json").out)
     assert [run["name"] for run in outcome["runs"]] == ["residual-one-s1", "rk2-one-s1"]
     assert not (folder / "reproductions").exists()
     small = kutta("reproduce", "ptb", "--scale", "small", "--dry-run")
     assert small.code == 0, small.err
-    assert "Remark: The text of ptb is not there" in small.out
+    assert "Note: The text of ptb is missing" in small.out
     paper = kutta("reproduce", "en-ro", "--scale", "paper", "--dry-run")
     assert "GPU-days if a GPU sustains 40 TFLOP/s" in paper.out
 

@@ -52,7 +52,7 @@ def test_a_cpu_gets_micro_batches_that_fit_its_cache(
     device: torch.device, settings: tuple[str, ...], wanted: int
 ) -> None:
     division = divide(config(*settings), device, Machine(cores=2, threads=2, gpus=1))
-    assert division.pieces == wanted
+    assert division.per_batch == wanted
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_every_division_has_work_for_everyone(
 ) -> None:
     settings = config(f"train.accumulate={accumulate}", f"train.shard={str(shard).lower()}")
     division = divide(settings, GPU if cuda else CPU, Machine(cores, cores, gpus))
-    micro_batches = accumulate * division.pieces
+    micro_batches = accumulate * division.per_batch
     assert micro_batches % division.processes == 0
     assert 1 <= division.lanes <= micro_batches
     assert division.processes <= max(1, gpus if cuda else cores)
@@ -148,7 +148,7 @@ def test_gpus_without_work_are_told_of() -> None:
     machine = Machine(cores=8, threads=8, gpus=8)
     few = config("train.accumulate=4")
     told = idle_gpus(divide(few, GPU, machine), few, GPU, machine)
-    assert told.startswith("4 of 8 GPUs in use: ")
+    assert told.startswith("Using 4 of 8 GPUs, ")
     assert idle_gpus(divide(few, CPU, machine), few, CPU, machine) == ""
     for setting in ("train.accumulate=8", "train.workers=1", "train.device=cuda:1"):
         other = config(setting)
@@ -159,14 +159,14 @@ def test_gpus_without_work_are_told_of() -> None:
     ("settings", "device", "world_size", "said"),
     [
         (("train.lanes=2",), CPU, 0, r"accumulate x train\.pieces = 1 .* train\.lanes = 2"),
-        (("train.accumulate=4", "train.lanes=2"), GPU, 0, "is for one process on a CPU"),
-        (("train.accumulate=4", "train.lanes=2"), CPU, 2, "is for one process on a CPU"),
-        (("train.accumulate=2",), CPU, 3, r"= 2 cannot be shared by 3 processes; start at most 2"),
+        (("train.accumulate=4", "train.lanes=2"), GPU, 0, "needs a single process on a CPU"),
+        (("train.accumulate=4", "train.lanes=2"), CPU, 2, "needs a single process on a CPU"),
+        (("train.accumulate=2",), CPU, 3, "over 3 processes; start at most 2"),
         (
             ("train.accumulate=4", "train.shard=true"),
             CPU,
             3,
-            r"start a divisor of it, or begin a run with train\.pieces = 3",
+            r"start a divisor of it, or start a new run with train\.pieces = 3",
         ),
     ],
 )

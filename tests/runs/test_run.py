@@ -89,7 +89,7 @@ def test_names_of_test_sets_never_leave_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_run_of_an_earlier_version_reads_its_text_where_it_was(tmp_path: Path) -> None:
-    """It has no text/ and no decided pieces; its language model is tied."""
+    """It has no text/ and no resolved train.pieces; its language model is tied."""
     config = made(tmp_path)
     train(config, console=QUIET)
     run = Run.load(config.run)

@@ -11,7 +11,7 @@ from kutta.config import Config
 from kutta.errors import InputError
 from kutta.model.weights import read_tensors
 from kutta.runs import Run, open_run, prepare_run
-from kutta.training.run import plan_of, train
+from kutta.training.run import dry_run_summary, train
 
 Configure = Callable[..., Config]
 ADMIN = ("model.norm=post", "model.init=admin", "model.encoder_layers=2")
@@ -71,14 +71,14 @@ def test_a_grown_model_keeps_the_vocabulary_of_the_shallow_one(
     ("changes", "complaint"),
     [
         (("model.encoder_layers=2", "train.grow_from='no/run'"), "not a finished run"),
-        (("train.grow_from='{grown}'",), "this run itself"),
+        (("train.grow_from='{grown}'",), "the run itself"),
         (("data.shared_vocab=false", "train.grow_from='{shallow}'"), "shared_vocab"),
         (("model.heads=4", "train.grow_from='{shallow}'"), r"model\.heads"),
         (
             ("model.d_model=12", "train.grow_from='{shallow}'"),
             r"d_model is 8 there and 12 here",
         ),
-        (("model.field=macaron", "train.grow_from='{shallow}'"), "nothing to grow"),
+        (("model.field=macaron", "train.grow_from='{shallow}'"), "no parameters to grow"),
         (
             ("model.stage_parameters=separate", "train.grow_from='{shallow}'"),
             r"model\.stage_parameters is 'shared' there and 'separate' here",
@@ -111,7 +111,9 @@ def test_a_wrong_growth_throws_nothing_away(
         with pytest.raises(InputError, match=r"train\.grow_from"):
             train(configure(f"train.grow_from='{wrong}'"), overwrite=True, console=silent)
     with pytest.raises(InputError, match=r"train\.grow_from"):
-        plan_of(configure(f"run='{tmp_path / 'new'}'", f"train.grow_from='{tmp_path / 'no'}'"))
+        dry_run_summary(
+            configure(f"run='{tmp_path / 'new'}'", f"train.grow_from='{tmp_path / 'no'}'")
+        )
     assert sorted(path.name for path in Path(trained.run).rglob("*")) == before
 
 
@@ -148,7 +150,7 @@ def test_ones_own_tableau_is_trained_and_its_order_told(
 ) -> None:
     own = "model.tableau={a=[['1/2'],[0,'3/4']],b=['2/9','1/3','4/9']}"
     config = configure("model.solver=custom", own)
-    assert "custom (3 stages, order 3)" in plan_of(config)
+    assert "custom (3 stages, order 3)" in dry_run_summary(config)
     train(config, console=silent)
     log = (Path(config.run) / "train.log").read_text()
     assert "custom (3 stages, order 3)" in log
@@ -199,7 +201,7 @@ def test_every_kind_of_model_resumes_exactly(
 
 def test_the_line_of_the_method_names_both_sides(configure: Configure) -> None:
     own = "model.tableau={a=[['1/2']],b=[0,1]}"
-    plan = plan_of(configure("model.decoder_solver=custom", own, "model.layer_drop=0.1"))
+    plan = dry_run_summary(configure("model.decoder_solver=custom", own, "model.layer_drop=0.1"))
     assert "euler, gamma tableau, field san+ffn, decoder custom (2 stages, order 2)" in plan
     assert "layer_drop 0.1" in plan
 
@@ -207,4 +209,4 @@ def test_the_line_of_the_method_names_both_sides(configure: Configure) -> None:
 def test_a_dry_run_refuses_what_the_training_would(configure: Configure, silent: Console) -> None:
     train(configure(), console=silent)
     with pytest.raises(InputError, match=r"model\.solver"):
-        plan_of(configure("model.solver=rk4"))
+        dry_run_summary(configure("model.solver=rk4"))

@@ -289,7 +289,7 @@ def test_the_only_checkpoint_damaged_means_from_the_beginning(
     bench = assemble(configure())
     steps(bench, 1)
     empty(save(bench) / "state.json")
-    with pytest.raises(InputError, match="to resume from the beginning"):
+    with pytest.raises(InputError, match="to resume from the start"):
         resume(bench.run, bench.trainer)
 
 

@@ -204,7 +204,7 @@ def test_too_little_memory_in_a_lane_is_said_as_elsewhere(
 
     bench = assemble(configure("train.accumulate=2", "train.lanes=2"))
     monkeypatch.setattr(loop, "token_loss", too_much)
-    told = r"for 2 micro-batches side by side of 160 tokens .* set train\.lanes = 1, or"
+    told = r"for 2 parallel micro-batches of 160 tokens .* set train\.lanes = 1, or"
     with pytest.raises(InputError, match=told):
         try_largest_batch(bench.trainer, bench.stream, bench.config.train)
 

@@ -15,7 +15,7 @@ from kutta.config import Config
 from kutta.data.tokenizer import BOS, EOS, Tokenizers
 from kutta.errors import InputError
 from kutta.model.weights import read_tensors
-from kutta.training.run import plan_of, train
+from kutta.training.run import dry_run_summary, train
 from kutta.translate.loading import load_language_model
 from kutta.translate.translator import Translator
 from kutta.translate.writer import Writer
@@ -148,7 +148,7 @@ def test_sampling_follows_from_seed_and_number_alone(trained: Config) -> None:
 
 
 def test_a_prompt_of_unknown_words_is_refused(trained: Config) -> None:
-    with pytest.raises(InputError, match="does not know the word 'Zebra'"):
+    with pytest.raises(InputError, match="the unknown word 'Zebra'"):
         Writer.load(trained.run).write("treeo Zebra")
 
 
@@ -172,7 +172,7 @@ def test_each_kind_of_model_says_what_it_is_for(
 
 
 def test_the_plan_and_the_facts_are_those_of_a_language_model(trained: Config) -> None:
-    assert "train, valid; bb" in plan_of(trained)
+    assert "train, valid; bb" in dry_run_summary(trained)
     facts = describe(Path(trained.run), [])
     assert facts["layers"] == "1"
     assert "decoder_method" not in facts

@@ -34,7 +34,7 @@ main()
     [
         (
             *(CPU, 2, False, False),
-            "2 micro-batches side by side of 80 tokens (train.batch_tokens = 160, train.pieces = "
+            "2 parallel micro-batches of 80 tokens (train.batch_tokens = 160, train.pieces = "
             "2); set train.lanes = 1, or set train.recompute = true, or raise train.pieces.",
         ),
         (
@@ -50,7 +50,7 @@ main()
         (
             *(GPU, 1, True, False),
             "a micro-batch of 80 tokens (train.batch_tokens = 160, train.pieces = 2); "
-            "set train.recompute = true, or begin another run with more train.pieces.",
+            "set train.recompute = true, or start a new run with more train.pieces.",
         ),
     ],
 )
@@ -110,12 +110,12 @@ def test_a_container_has_less_than_its_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "_GROUP", tmp_path / "nowhere")
-    machine = memory._room()
+    machine = memory._available()
     monkeypatch.setattr(memory, "_GROUP", tmp_path)
     (tmp_path / "memory.stat").write_text("anon 3000\nfile 9000\n")
     for most, room in (("10000", 7000), ("2000", 0), ("max", machine)):
         (tmp_path / "memory.max").write_text(f"{most}\n")
-        assert memory._room() == pytest.approx(room, rel=0.2)
+        assert memory._available() == pytest.approx(room, rel=0.2)
 
 
 @needs_linux

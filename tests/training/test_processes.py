@@ -74,7 +74,7 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(name, value)
     assert run_module.local_device("auto") == torch.device("cuda", 1)
     monkeypatch.setenv("LOCAL_RANK", "2")
-    with pytest.raises(InputError, match=r"Process 2 .* has no GPU .* there are 2"):
+    with pytest.raises(InputError, match=r"no GPU for local rank 2: this machine has 2"):
         run_module.local_device("auto")
 
 
@@ -215,7 +215,7 @@ def test_workers_that_are_killed_interrupted_and_left_alone(
         os.kill(begin(leader.pid), signal.SIGKILL)
         _, errors = leader.communicate(timeout=PATIENCE)
         assert leader.returncode == 2
-        assert errors.startswith("kutta: A worker process was ended by signal 9, perhaps for lack")
+        assert errors.startswith("kutta: A worker process was killed by signal 9, perhaps for lack")
         assert errors.count("\n") == 1, errors
 
     with started("kutta", "train", str(path)) as leader:
@@ -269,7 +269,7 @@ def test_a_killed_worker_is_restarted_by_torchrun_and_no_batch_is_lost(
         assert agent.returncode == 0, errors
         assert before < steps, "it was killed too late"
     log = (run / "train.log").read_text()
-    assert log.count("starting:") == log.count("going on from step") == 1
+    assert log.count("starting:") == log.count("resuming from step") == 1
     assert log.count("2 processes") == 2
     assert list_checkpoints(run)[-1].shards.is_dir()
     straight = config.model_copy(update={"run": str(tmp_path / "straight")})
@@ -303,7 +303,7 @@ def test_two_machines_go_on_after_one_has_lost_a_worker(
             os.kill(next(iter(family(other.pid))), signal.SIGKILL)
         ends = [agent.communicate(timeout=PATIENCE)[1] for agent in (one, other)]
         assert [one.returncode, other.returncode] == [0, 0], ends
-    assert (run / "train.log").read_text().count("going on from step") == 2
+    assert (run / "train.log").read_text().count("resuming from step") == 2
     assert [record["step"] for record in train_records(run)] == list(range(1, steps + 1))
 
 
@@ -317,7 +317,10 @@ def test_a_mistake_that_all_processes_make_is_said_once(
     assert agent.returncode != 0
     said = [line for line in errors.splitlines() if line.startswith(("kutta:", "kutta ("))]
     assert len(said) == 1, errors
-    told = "kutta: train.accumulate x train.pieces = 1 cannot be shared by 2 processes; "
+    told = (
+        "kutta: train.accumulate x train.pieces = 1 micro-batches cannot be divided over "
+        "2 processes; "
+    )
     assert said[0].startswith(told)
     assert "exitcode  : 2" in errors
     assert "kutta/training" not in errors, "a traceback of ours"

@@ -259,7 +259,7 @@ def test_text_is_shown_as_it_is(tmp_path: Path) -> None:
     """No markup is read from it, and long lines are not broken."""
     report, shown = reporter(tmp_path)
     with report:
-        report.say("[bold]a[/bold] " + "x" * 100)
+        report.info("[bold]a[/bold] " + "x" * 100)
     assert shown.getvalue() == "[bold]a[/bold] " + "x" * 100 + "\n"
 
 

@@ -14,7 +14,7 @@ from kutta.runs import Checkpoint, Run, resolve
 from kutta.runs import division as division_module
 from kutta.runs.checkpoints import list_checkpoints
 from kutta.runs.device import mixed_precision
-from kutta.training.run import plan_of, train
+from kutta.training.run import dry_run_summary, train
 from tests.training.test_loop import Configure
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -83,21 +83,21 @@ def test_a_damaged_checkpoint_is_told_of_as_such(configure: Configure, silent: C
 def test_the_card_of_a_model_says_in_how_many_pieces(configure: Configure, silent: Console) -> None:
     config = configure("train.pieces=4", "train.max_steps=1")
     train(config, console=silent)
-    assert ", batches in 4 pieces |" in (Path(config.run) / "README.md").read_text()
+    assert ", 4 micro-batches per batch |" in (Path(config.run) / "README.md").read_text()
 
 
 def test_a_plain_config_has_work_for_all_threads(configure: Configure) -> None:
     config = configure("train.batch_tokens=2048", "train.threads=2", "train.max_steps=1")
-    assert "steps of 1 x 2,048 tokens in 2 pieces, seed" in plan_of(config)
+    assert "steps of 1 x 2,048 tokens in 2 micro-batches, seed" in dry_run_summary(config)
     console = Console(record=True, width=200)
     train(config, console=console)
     said = console.export_text()
-    assert "batches of 1,024 tokens an epoch" in said
+    assert "batches of 1,024 tokens per epoch" in said
     assert ", 2 lanes" in said
 
 
 def test_pieces_too_small_for_a_sentence_are_refused(configure: Configure) -> None:
-    with pytest.raises(InputError, match=r"max_length = 30 .* one of train\.pieces = 6 of .* 160;"):
+    with pytest.raises(InputError, match=r"max_length = 30 .* train\.pieces = 160 / 6 tokens;"):
         configure("train.pieces=6")
 
 
@@ -156,7 +156,7 @@ def test_the_decided_precision_is_in_the_config_of_the_run_and_in_its_hash(
 ) -> None:
     pretend(monkeypatch, cpu=cpu)
     config, other = configure(MIXED, "train.max_steps=2"), "fp32" if decided == "bf16" else "bf16"
-    assert f"seed 1, {decided} on cpu" in plan_of(config)
+    assert f"seed 1, {decided} on cpu" in dry_run_summary(config)
     train(config, console=silent)
     run = Path(config.run)
     kept = Config.load(run / "config.json")

@@ -33,7 +33,7 @@ from kutta.runs.checkpoints import list_checkpoints
 from kutta.training import run as run_module
 from kutta.training import session as session_module
 from kutta.training.report import Reporter
-from kutta.training.run import Outcome, plan_of, train
+from kutta.training.run import Outcome, dry_run_summary, train
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation
 from kutta.translate import Translator
@@ -368,7 +368,7 @@ def test_a_signal_saves_and_the_same_command_goes_on_exactly(
         assert saved(config) == checkpoints
         assert not (Path(config.run) / "model.safetensors").exists()
         log = (Path(config.run) / "train.log").read_text()
-        assert f"saved at step {stop}; run the same command to go on" in log
+        assert f"saved at step {stop}; run the same command to resume" in log
     assert handlers == [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     assert silently(config).ended == "finished"
     assert saved(config) == saved(straight) == [3, 6, 9, 11]
@@ -623,7 +623,7 @@ def test_a_folder_of_someone_else_is_neither_used_nor_removed(
     run.mkdir()
     (run / file).write_text(text)
     (run / "precious").write_text("x")
-    with pytest.raises(InputError, match="is not a run of Kutta; choose another folder"):
+    with pytest.raises(InputError, match="is not a Kutta run; choose another folder"):
         silently(config, overwrite)
     assert {path.name for path in run.iterdir()} == {file, "precious"}
     assert (run / file).read_text() == text
@@ -671,15 +671,15 @@ def test_an_unknown_device_is_told_before_anything_is_thrown_away(
 
 def test_the_plan_says_what_would_be_done(configure: Configure, silently: Train) -> None:
     config = configure("train.max_steps=4")
-    plan = plan_of(config)
+    plan = dry_run_summary(config)
     assert "start" in plan
     assert "to be prepared" in plan
     assert not Path(config.run).exists(), "nothing is done"
     silently(config)
-    assert "resume from step 4" in plan_of(config)
-    assert "; prepared" in plan_of(config)
+    assert "resume from step 4" in dry_run_summary(config)
+    assert "; prepared" in dry_run_summary(config)
     with pytest.raises(InputError, match="nothing"):
-        plan_of(configure("data.test=['nothing']"))
+        dry_run_summary(configure("data.test=['nothing']"))
 
 
 # ---- best, patience, and losses that are not finite -----------------------------------------
@@ -794,7 +794,7 @@ def test_a_training_that_breaks_keeps_its_last_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "make_trainer", caught_trainer)
         at_step(patch, 5, ruin)
-        with pytest.raises(InputError, match="not finite for 3 steps in a row"):
+        with pytest.raises(InputError, match="not finite for 3 consecutive steps"):
             silently(config)
     assert saved(config) == [4]
     log = (Path(config.run) / "train.log").read_text()

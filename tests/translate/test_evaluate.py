@@ -86,7 +86,7 @@ def test_german_may_be_split(target: str) -> None:
 def test_no_other_language_is_split() -> None:
     values = {"run": "r", "data": {"dir": "d", "source": "en", "target": "fr"}}
     values["data"]["split_compounds"] = True  # type: ignore[index]
-    with pytest.raises(InputError, match="into German are scored, and target = 'fr'; leave it out"):
+    with pytest.raises(InputError, match="into German, but target = 'fr'; remove it"):
         Config.parse(values)
 
 
@@ -139,7 +139,7 @@ def test_raw_references_are_read_and_counted(tmp_path: Path) -> None:
     ("settings", "said"),
     [
         ({"tokenizer": "bpe", "test": ["t"]}, "are for text that is already split"),
-        ({"tokenizer": "split", "test": ["u"]}, "names 't', which is no test set; test has 'u'"),
+        ({"tokenizer": "split", "test": ["u"]}, "names 't', which is not a test set; test has 'u'"),
     ],
 )
 def test_raw_references_that_nothing_uses_are_refused(settings: Any, said: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kutta.config import Config, DecodeConfig
-from kutta.data.tokenizer import BPE, EOS, Split, Tokenizer, Tokenizers
+from kutta.data.tokenizer import BPE, EOS, Pretokenized, Tokenizer, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TranslationModel
 from kutta.model.build import build_model
@@ -23,7 +23,7 @@ from kutta.translate import Ensemble, Sampling, SingleModel, Translator, beam_se
 from kutta.translate.translator import LONGEST_SOURCE
 
 WORDS = [f"w{i}" for i in range(12)]
-SPLIT = Split(WORDS)
+SPLIT = Pretokenized(WORDS)
 BYTES = BPE.learn(["ein Mann geht", "a man walks", "zwei Hunde", "two dogs"] * 5, 290)
 CONFIG = Config.parse(
     {
@@ -77,7 +77,7 @@ def test_one_line_out_for_each_line_in(tokenizer: Tokenizer, lines: list[str]) -
 
 def test_a_translation_never_contains_the_end_of_a_line() -> None:
     ends = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
-    tokenizer = Split([f"a{end}b" for end in ends])
+    tokenizer = Pretokenized([f"a{end}b" for end in ends])
     translated = translator(tokenizer=tokenizer).translate(["x y z", "x x"], sampling=Sampling())
     assert all(len(line.splitlines()) == 1 for line in translated)
     assert set(" ".join(translated).split()) == {"a", "b"}
@@ -220,8 +220,8 @@ def test_samples_follow_the_seed_and_the_line_number_alone() -> None:
     [
         ({"beam": 0}, "beam = 0"),
         ({"n_best": 0}, "n_best = 0"),
-        ({"n_best": 4}, "n_best = 4 is more than a beam of 3"),
-        ({"n_best": 2, "sampling": Sampling()}, "does not go with sampling"),
+        ({"n_best": 4}, "n_best = 4 is larger than beam = 3"),
+        ({"n_best": 2, "sampling": Sampling()}, "is not supported with sampling"),
         ({"length_penalty": float("nan")}, "length_penalty = NaN"),
         ({"length_penalty": 1e9}, "length_penalty"),
         ({"max_length": -1}, "max_length = -1"),
@@ -244,15 +244,15 @@ def test_impossible_options_are_refused_at_once(options: dict[str, int], message
         ({"samplin": None}, "There is no option samplin; did you mean sampling?"),
         (
             {"beam": "4"},
-            'beam = "4" does not fit: write an integer, without a point or an exponent.',
+            'beam = "4" is not valid: write an integer, without a point or an exponent.',
         ),
         (
             {"sampling": True},
-            "sampling = true does not fit: it must be a Sampling, such as Sampling().",
+            "sampling = true is not valid: it must be a Sampling, such as Sampling().",
         ),
         (
             {"chunk": 1.5},
-            "chunk = 1.5 does not fit: write an integer, without a point or an exponent.",
+            "chunk = 1.5 is not valid: write an integer, without a point or an exponent.",
         ),
     ],
     ids=str,
@@ -269,7 +269,7 @@ def test_a_wrong_option_is_one_sentence(options: dict[str, Any], sentence: str) 
 def test_one_translation_of_a_line_has_no_n_best() -> None:
     with pytest.raises(InputError, match="no option n_best"):
         translator().translate(LINES, n_best=2)  # type: ignore[call-arg]
-    with pytest.raises(InputError, match='n_best = "2" does not fit: write an integer'):
+    with pytest.raises(InputError, match='n_best = "2" is not valid: write an integer'):
         translator().hypotheses(LINES, n_best="2")  # type: ignore[arg-type]
 
 
@@ -319,7 +319,7 @@ def test_a_run_translates_as_the_model_that_was_saved(tmp_path: Path, tokenizer:
 
 
 def test_separate_vocabularies_are_loaded(tmp_path: Path) -> None:
-    target = Split(["x", "y", "z"])
+    target = Pretokenized(["x", "y", "z"])
     run = write_run(tmp_path / "run")
     Tokenizers(SPLIT, target).save(run)
     model = tiny(1, SPLIT, target)
@@ -364,7 +364,10 @@ def test_an_ensemble_is_loaded_from_runs_and_checkpoints(tmp_path: Path) -> None
 
 
 def test_members_of_different_vocabularies_are_refused(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", tokenizer=Split(WORDS[::-1]))]
+    runs = [
+        write_run(tmp_path / "a"),
+        write_run(tmp_path / "b", tokenizer=Pretokenized(WORDS[::-1])),
+    ]
     with pytest.raises(InputError, match="different vocabularies"):
         Translator.load(runs)
 
@@ -381,7 +384,7 @@ def refuse(run: Path, *parts: str) -> None:
 def test_what_is_not_a_run_is_named(tmp_path: Path) -> None:
     refuse(tmp_path / "nowhere", "no folder", "nowhere")
     (tmp_path / "x" / "y").mkdir(parents=True)
-    refuse(tmp_path / "x" / "y", "not the folder of a run", "config.json")
+    refuse(tmp_path / "x" / "y", "not a run directory", "config.json")
     with pytest.raises(InputError, match="at least one"):
         Translator.load([])
 
@@ -401,7 +404,7 @@ def test_a_truncated_model_is_told(tmp_path: Path, keep: int) -> None:
 
 def test_a_vocabulary_that_does_not_match_is_told_with_both_numbers(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    Split([*WORDS, "more"]).save(run / "vocab.txt")
+    Pretokenized([*WORDS, "more"]).save(run / "vocab.txt")
     refuse(run, "was trained with 16 target tokens", "has 17")
 
 

@@ -1,1 +1,1 @@
-"""Looking at what training did."""
+"""Analysis of trained models."""

@@ -1,4 +1,4 @@
-"""`kutta analyze`: measure, write JSON and pictures beside the run, show tables."""
+"""`kutta analyze`: measure, write JSON and figures, show tables."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,7 +56,7 @@ ANALYSES: dict[str, Analysis] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What to analyse; what is empty or None is left to the default."""
+    """What to analyse; empty or None means the default."""
 
     run: Path
     what: Sequence[str] = ()
@@ -74,7 +74,7 @@ class Request:
 
 
 def analyze(request: Request, console: Console) -> dict[str, Result]:
-    """Make the analyses asked for, write each as soon as it is done, and show it."""
+    """Run the requested analyses; write and show each as soon as it is done."""
     _check(request)
     subject = load_subject(
         request.run, request.sentences, request.test, request.data_dir, request.device
@@ -106,7 +106,7 @@ def analyze(request: Request, console: Console) -> dict[str, Result]:
 
 
 def _check(request: Request) -> None:
-    """Refuse what is misspelt before anything is loaded."""
+    """Reject unknown names before anything is loaded."""
     for name in request.what:
         if name not in ANALYSES:
             near = suggest(name, [*ANALYSES])
@@ -117,20 +117,20 @@ def _check(request: Request) -> None:
             raise InputError(sentence(f"There is no method {method!r}{near}"))
     if request.what and "inference" not in request.what and _of_inference(request):
         raise InputError(
-            f"{_of_inference(request)[0]} is for the analysis inference, which was not asked for; "
-            "add inference, or leave it out."
+            f"{_of_inference(request)[0]} is for the analysis inference, which was not requested; "
+            "add inference, or remove the option."
         )
     if request.sentences < 1:
-        raise InputError(f"{request.sentences} sentences show nothing; take at least 1.")
+        raise InputError(f"--sentences {request.sentences} is not valid; it must be at least 1.")
 
 
 def _of_inference(request: Request) -> list[str]:
-    """The options asked for that only inference knows."""
+    """The given options that are for inference only."""
     return ["--method"] * bool(request.methods) + ["--bleu"] * request.bleu
 
 
 def _chosen(request: Request, subject: Subject, console: Console) -> list[str]:
-    """The names asked for, or all that this model allows."""
+    """The requested analyses, or all that this model supports."""
     reason = not_an_ode(subject.config.model)
     names = list(dict.fromkeys(request.what)) or list(ANALYSES)
     if reason is None:
@@ -141,26 +141,27 @@ def _chosen(request: Request, subject: Subject, console: Console) -> list[str]:
         name = next((name for name in asked if name in refused), "inference")
         raise InputError(
             f"The analysis {name!r} needs blocks that are steps of an ODE, but {reason}; "
-            "ask for blocks, gradients or embedding."
+            "choose blocks, gradients or embedding."
         )
-    console.print(f"left out: {', '.join(refused)}, for {reason}", highlight=False, markup=False)
+    skipped = f"skipped: {', '.join(refused)}, because {reason}"
+    console.print(skipped, highlight=False, markup=False)
     return [name for name in names if name not in refused]
 
 
 def _place(run: Path) -> Path:
-    """Where the results go: for a checkpoint into its run, for checkpoints are thrown away."""
+    """The output folder; that of a checkpoint is in its run, because checkpoints are pruned."""
     loaded = Run.load(run)
     folder = loaded.path / "analysis"
     return folder / loaded.folder.resolve().name if loaded.checkpoint else folder
 
 
 def _make(out: Path) -> None:
-    """Make the folder now: that it cannot be written to should show before minutes of measuring."""
+    """Create the folder now, to find out that it is not writable before minutes of work."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"Cannot make the folder {out} ({error.strerror or error}); choose another with --out."
+            f"Cannot create the folder {out} ({error.strerror or error}); choose another --out."
         ) from error
 
 
@@ -171,7 +172,7 @@ def _track(console: Console, batches: Sequence[Batch], title: str) -> Iterable[B
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for every number that is not finite, which JSON does not have."""
+    """The same with None for non-finite numbers, which JSON does not have."""
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in cast(dict[str, Any], value).items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What every block does to the states: lengths, directions, and the coefficients it has learned."""
+"""The steps of every block: norms, directions, and learned coefficients."""
 
 from collections import defaultdict
 from dataclasses import asdict
@@ -14,26 +14,26 @@ from kutta.analysis.variants import not_an_ode
 from kutta.ode import RungeKutta, Solver
 from kutta.ode.error import norm
 
-_MANY = 64  # a parameter of more numbers than this is told by its mean
+_MANY = 64  # a parameter with more elements is reported by its mean
 
 
 def measure_blocks(subject: Subject, track: Track) -> dict[str, Any]:
     """Norms, cosines and coefficients of every block, as rows: medians over sentences."""
     found: dict[Place, list[dict[str, list[float]]]] = defaultdict(list)
 
-    def tell(seen: Seen) -> None:
-        found[seen.place].append(_look(seen))
+    def on_step(seen: Seen) -> None:
+        found[seen.place].append(_measure(seen))
 
-    watch(subject.model, track(subject.one_by_one(), "blocks"), tell)
-    # A block that is no step of an ODE covers no time.
+    watch(subject.model, track(subject.one_by_one(), "blocks"), on_step)
+    # A block that is not a step of an ODE covers no time.
     no_time = not_an_ode(subject.config.model) is not None
     times = dict.fromkeys(found) if no_time else times_of(subject.model)
-    rows = [_row(place, times[place], looks) for place, looks in found.items()]
+    rows = [_row(place, times[place], measured) for place, measured in found.items()]
     return {**subject.facts(), "rows": rows}
 
 
-def _look(seen: Seen) -> dict[str, list[float]]:
-    """One block, one sentence: lengths are per token, the root of the mean square."""
+def _measure(seen: Seen) -> dict[str, list[float]]:
+    """The measurements of one block and sentence; lengths are root mean squares per token."""
     stages: list[Tensor] = []
 
     def F(y: Tensor) -> Tensor:
@@ -54,9 +54,9 @@ def _look(seen: Seen) -> dict[str, list[float]]:
 
 
 def coefficients(solver: Solver, stages: list[Tensor]) -> dict[str, list[float]]:
-    """The weights of the stages of a Runge-Kutta block, or what else a method has learned.
+    """The weights of the stages of a Runge-Kutta block, or the parameters of another method.
 
-    Gated weights differ from token to token; their mean is taken, and their deviation told too.
+    Gated weights differ from token to token; their mean and deviation are given.
     """
     if isinstance(solver, RungeKutta):
         weights = [torch.as_tensor(weight).detach().float() for weight in solver.weights(stages)]
@@ -79,13 +79,15 @@ def _cosine(a: Tensor, b: Tensor) -> float:
     return float(torch.cosine_similarity(a.flatten(), b.flatten(), dim=0))
 
 
-# What a row tells besides the lengths: the coefficients, by whatever name the method has for them.
+# The measurements of a row; coefficients come in addition, under the method's own names.
 _MEASURES = ("state", "step", "relative_step", "stages", "cosine_to_first", "cosine_to_state")
 
 
-def _row(place: Place, time: float | None, looks: list[dict[str, list[float]]]) -> dict[str, Any]:
+def _row(
+    place: Place, time: float | None, measured: list[dict[str, list[float]]]
+) -> dict[str, Any]:
     medians = {
-        name: np.median([look[name] for look in looks], axis=0).tolist() for name in looks[0]
+        name: np.median([one[name] for one in measured], axis=0).tolist() for name in measured[0]
     }
     return {
         **asdict(place),

@@ -1,4 +1,4 @@
-"""The training curve of a run as a picture."""
+"""The training curve of a run as a figure."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ Records = list[dict[str, Any]]
 
 
 def plot_training(run: Path) -> Path:
-    """Draw perplexity and BLEU by step from metrics.jsonl; return the picture's path."""
+    """Draw perplexity and BLEU by step from metrics.jsonl; return the path of the figure."""
     records = Run.records_at(run)
     training = [r for r in records if r["kind"] == "train"]
     held_out = [r for r in records if r["kind"] == "valid"]

@@ -5,9 +5,9 @@ of the same position somewhere in the stack,
 
     coefficient = <y, e> / <e, e>,      cosine = <y, e> / (|y| |e|),
 
-so y = coefficient x e + what is orthogonal to e. Trained embeddings have directions in common; what
-a state owes to these shows in `others`, the mean coefficient of the other tokens of the text, and
-what it has of its own token beyond that is `excess` = coefficient - others.
+so y = coefficient x e + a part orthogonal to e. Trained embeddings have common directions; their
+contribution is `others`, the mean coefficient of the other tokens of the text, and what is specific
+to the own token is `excess` = coefficient - others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +30,8 @@ _MEASURES = ("coefficient", "others", "excess", "cosine")
 
 @dataclass(frozen=True)
 class Inputs:
-    """What one stack reads of a text: its embedding, how often each token (V,) occurs, and the sum
-    of e / <e, e> (d,) over all positions."""
+    """The input of one stack: its embedding, the count of each token (V,), and the sum of
+    e / <e, e> (d,) over all positions."""
 
     embedding: Embedding
     counts: Tensor
@@ -49,9 +49,9 @@ class Inputs:
 
 @torch.no_grad()
 def measure_embedding(subject: Subject, track: Track) -> dict[str, Any]:
-    """What is left of the input token before, behind every block, and behind the final norm.
+    """How much of the input token is left at the input, after every block and the final norm.
 
-    Medians over all positions, marks included, and the 10-90% range of the coefficient, as rows.
+    Medians over all positions, including end marks, and the 10-90% range of the coefficient.
     """
     model, batches = subject.model.eval(), subject.one_by_one()
     inputs = {stack: _inputs(model, stack, batches) for stack in stacks_of(model)}
@@ -65,16 +65,16 @@ def measure_embedding(subject: Subject, track: Track) -> dict[str, Any]:
 
 
 def _states(model: TextModel, batch: Batch) -> Iterator[tuple[Place, Tensor]]:
-    """The states (T, B, d) of every stack by place: "input", behind each block, behind the norm.
+    """The states (T, B, d) of every stack by place: "input", after each block, after the norm.
 
-    The state behind a block is what the next one is given, or in the end the final norm.
+    The state after a block is the input of the next one, or of the final norm.
     """
     given: dict[str, list[Tensor]] = {name: [] for name in stacks_of(model)}
 
-    def tell(seen: Seen) -> None:
+    def on_step(seen: Seen) -> None:
         given[seen.place.stack].append(seen.y)
 
-    with ExitStack() as hooks, observing(model, tell):
+    with ExitStack() as hooks, observing(model, on_step):
         for name, stack in stacks_of(model).items():
             hooks.enter_context(stack.norm.register_forward_hook(_keep(given[name])))
         model(batch.source, batch.target_in)
@@ -87,7 +87,7 @@ def _states(model: TextModel, batch: Batch) -> Iterator[tuple[Place, Tensor]]:
 
 
 def _keep(states: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
-    """A hook that adds what a module is given and what it makes of it."""
+    """A hook that records the input and the output of a module."""
 
     def note(_: nn.Module, before: tuple[Tensor], after: Tensor) -> None:
         states.extend((*before, after))
@@ -96,7 +96,7 @@ def _keep(states: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor], Tensor], 
 
 
 def _inputs(model: TextModel, stack: str, batches: Sequence[Batch]) -> Inputs:
-    """What a stack reads of all batches together."""
+    """The input of a stack over all batches."""
     embedding = model.target_embedding
     if stack == "encoder" and isinstance(model, TranslationModel):
         embedding = model.source_embedding

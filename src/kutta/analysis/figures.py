@@ -1,4 +1,4 @@
-"""The pictures of the analyses: one function per analysis, from its JSON to a figure."""
+"""The figures of the analyses: one function per analysis, from its JSON to a figure."""
 
 import math
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ Rows = list[dict[str, Any]]
 
 
 def draw_truncation(figure: Figure, result: Result) -> None:
-    """Error by block: the block's own step, and what other methods would have missed there."""
+    """Error by block: of the block's own step, and of other methods at the same state."""
     panels = groups(result["rows"], "stack", "view")
     axes = _panels(figure, result, len(panels), "local truncation error of every block")
     for axis, ((stack, view), rows) in zip(axes, panels.items(), strict=True):
@@ -108,7 +108,7 @@ def draw_gradients(figure: Figure, result: Result) -> None:
 
 
 def draw_embedding(figure: Figure, result: Result) -> None:
-    """What is left of the input token by block, beside that of others; a panel per stack."""
+    """How much of the input token is left by block, and of others; a panel per stack."""
     panels = groups(result["rows"], "stack")
     tied = "tied" if result["tied"] else "not tied"
     title = f"what is left of the input token's embedding e (output layer {tied})"
@@ -131,7 +131,7 @@ def draw_embedding(figure: Figure, result: Result) -> None:
 
 
 def draw_inference(figure: Figure, result: Result) -> None:
-    """Perplexity against the arithmetic, relative to the model as trained; a panel per stack."""
+    """Perplexity over multiply-adds, relative to the model as trained; a panel per stack."""
     trained, *others = result["rows"]
     panels = groups(others, "stack")
     axes = _panels(figure, result, len(panels), "the same weights under other methods")
@@ -234,7 +234,7 @@ def _block_names(rows: Rows) -> list[str]:
 
 
 def _label_blocks(axis: Axes, labels: Sequence[str]) -> None:
-    """Layer and sublayers under each block; where all integrate the same, the layer alone."""
+    """Label blocks by layer and sublayers; only by layer if all have the same sublayers."""
     same = len({label.split("\n")[1] for label in labels}) == 1
     shown = [label.split("\n")[0] if same else label for label in labels]
     axis.set_xticks(range(len(labels)), shown, fontsize="small" if len(labels) < 13 else "x-small")
@@ -242,12 +242,12 @@ def _label_blocks(axis: Axes, labels: Sequence[str]) -> None:
 
 
 def _with_zero(limits: tuple[float, float]) -> tuple[float, float]:
-    """Limits from 0 on, so that a constant looks like one."""
+    """Limits that include 0, so that a constant looks like one."""
     return min(0.0, limits[0]), max(0.0, limits[1])
 
 
 def _panels(figure: Figure, result: Result, count: int, title: str) -> list[Axes]:
-    """So many panels, two beside each other; an odd last one is as wide as two."""
+    """This many panels, two per row; an odd last one spans the row."""
     rows = [[n, min(n + 1, count - 1)] for n in range(0, count, 2)] if count > 1 else [[0]]
     figure.set_size_inches(5.6 * len(rows[0]) + 0.4, 3.1 * len(rows) + 1.0)
     plotting.title(figure, f"{result['run']}: {title}")

@@ -1,4 +1,4 @@
-"""How the loss pulls at every block: gradient norms, and their course during training."""
+"""Gradient norms of every block, and during training."""
 
 import math
 from collections import defaultdict
@@ -19,7 +19,7 @@ def measure_gradients(subject: Subject, track: Track) -> dict[str, Any]:
 
     L is the training loss, the smoothed mean per target token over all sentences, without
     dropout. `state` is |dL/dy| at the block's input, `parameters` |dL/dtheta| of its sublayers and
-    its solver; what several layers share has the gradient of all of them together.
+    its solver; shared parameters have the gradient of all layers together.
     """
     model, batches = subject.model.eval(), [batch for _, batch in subject.batches()]
     smoothing = subject.config.train.label_smoothing
@@ -30,11 +30,11 @@ def measure_gradients(subject: Subject, track: Track) -> dict[str, Any]:
     for batch in track(batches, "gradients"):
         inputs: list[tuple[Place, Tensor]] = []
 
-        def tell(seen: Seen, inputs: list[tuple[Place, Tensor]] = inputs) -> None:
+        def on_step(seen: Seen, inputs: list[tuple[Place, Tensor]] = inputs) -> None:
             seen.y.retain_grad()
             inputs.append((seen.place, seen.y))
 
-        with observing(model, tell), torch.enable_grad():
+        with observing(model, on_step), torch.enable_grad():
             hidden = model(batch.source, batch.target_in)
             parts = token_loss(hidden, model.output_weight, batch.target_out, model.pad, smoothing)
             (parts.smoothed / tokens).backward()
@@ -75,7 +75,7 @@ def _norm(parameters: list[torch.nn.Parameter]) -> float:
 
 
 def _course(subject: Subject) -> list[dict[str, Any]]:
-    """The gradient norm of the whole model during training, as its log has it."""
+    """The gradient norm of the whole model during training, from the records of the run."""
     return [
         {"step": record["step"], "grad_norm": record["grad_norm"]}
         for record in subject.run.records()

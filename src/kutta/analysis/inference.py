@@ -23,7 +23,7 @@ from kutta.translate.search import beam_search
 
 METHODS = ("euler", "rk2", "rk4")
 SUBSTEPS = (1, 2, 4)
-_REPEATS = 3  # of these the quickest counts: others use the machine too
+_REPEATS = 3  # the fastest counts, because the machine may be shared
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ TRAINED = Variant("", "trained", own_time=True)  # every stack as it was trained
 
 
 def check_inference(subject: Subject, methods: Sequence[str], bleu: bool) -> None:
-    """Refuse what cannot be measured, before minutes are spent on the rest."""
+    """Reject what cannot be measured before minutes are spent on the rest."""
     if bleu and not isinstance(subject.model, TranslationModel):
-        raise InputError("A language model does not translate, so it has no BLEU; drop --bleu.")
+        raise InputError("A language model has no BLEU, because it cannot translate; drop --bleu.")
     for stack in stacks_of(subject.model):
         for method in methods:
             check_method(subject, stack, method)
@@ -88,7 +88,7 @@ def _build(subject: Subject, variant: Variant) -> TextModel:
 
 
 def _described(subject: Subject, variant: Variant, model: TextModel) -> dict[str, Any]:
-    """What is run, and what it costs by arithmetic."""
+    """A variant and its cost in multiply-adds."""
     facts, cost = subject.facts(), cost_of(model)
     return {
         "stack": variant.stack,
@@ -112,7 +112,7 @@ def _evaluations(stack: Stack) -> float:
 def _teacher_forced(
     model: TextModel, batches: list[Batch], track: Track, title: str
 ) -> dict[str, float]:
-    """Loss per target token, perplexity, and the seconds that one pass over all batches takes."""
+    """Loss per target token, perplexity, and the seconds for one pass over all batches."""
     model.eval()
     nll, seconds = 0.0, 0.0
     for batch in track(batches, title):
@@ -132,8 +132,8 @@ def _teacher_forced(
 def _bleu(subject: Subject, model: TranslationModel) -> float:
     """BLEU of greedy translations, made and scored as training does for its validations.
 
-    They start from the ids, already cut to max_source: text decoded from the store would have lost
-    its unknown tokens.
+    They start from the ids, already truncated to max_source: text decoded from the store would
+    have lost its unknown tokens.
     """
     greedy = subject.config.decode.changed(beam=1)
     found = [""] * len(subject.pairs)

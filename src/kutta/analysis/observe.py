@@ -1,7 +1,7 @@
-"""Watching every block of a model take its step, without a change to the model.
+"""Observing the step of every block, without changing the model.
 
-A block's step goes through its solver, and solvers sit in `layer.solvers`. An Observer in the
-place of each solver takes the same step and tells what it saw.
+A block's step is taken by its solver in `layer.solvers`. An Observer replaces each solver, takes
+the same step and reports it.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -30,9 +30,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Seen:
-    """One step as it happened: y (T, B, d) and history went in, `after` came out.
+    """An observed step: from y (T, B, d) and history to `after`.
 
-    `one_step` says whether the method left the history alone, i.e. looks at y only.
+    `one_step` is whether the method left the history unchanged, i.e. uses only y.
     """
 
     place: Place
@@ -45,16 +45,16 @@ class Seen:
 
 
 class Observer(Solver):
-    """Takes the steps of another solver and tells of each."""
+    """Takes the steps of another solver and calls `on_step` with each."""
 
-    def __init__(self, solver: Solver, place: Place, tell: Callable[[Seen], None]) -> None:
+    def __init__(self, solver: Solver, place: Place, on_step: Callable[[Seen], None]) -> None:
         super().__init__()
-        self.solver, self.place, self.tell = solver, place, tell
+        self.solver, self.place, self.on_step = solver, place, on_step
         self.evaluations = solver.evaluations
 
     def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
         after, later = self.solver.step(F, y, history)
-        self.tell(Seen(self.place, self.solver, F, y, history, after, later is history))
+        self.on_step(Seen(self.place, self.solver, F, y, history, after, later is history))
         return after, later
 
 
@@ -64,7 +64,7 @@ def stacks_of(model: nn.Module) -> dict[str, Stack]:
 
 
 def blocks_of(model: nn.Module) -> Iterator[tuple[Place, Layer, int]]:
-    """Every block in the order in which y passes it: its place, and where its solver sits."""
+    """Every block in the order of computation: its place, its layer, and its index in that."""
     for name, stack in stacks_of(model).items():
         for number, layer in enumerate(stack.each_layer(), start=1):
             for index, (block, _) in enumerate(layer.steps()):
@@ -83,12 +83,12 @@ def times_of(model: nn.Module) -> dict[Place, float]:
 
 
 @contextmanager
-def observing(model: nn.Module, tell: Callable[[Seen], None]) -> Generator[None]:
-    """Meanwhile `tell` hears of every block's step; afterwards the model is as before."""
+def observing(model: nn.Module, on_step: Callable[[Seen], None]) -> Generator[None]:
+    """Call `on_step` with every block's step; afterwards the model is restored."""
     before = [(layer, index, layer.solvers[index]) for _, layer, index in blocks_of(model)]
     for (place, layer, index), (_, _, solver) in zip(list(blocks_of(model)), before, strict=True):
         assert isinstance(solver, Solver)
-        layer.solvers[index] = Observer(solver, place, tell)
+        layer.solvers[index] = Observer(solver, place, on_step)
     try:
         yield
     finally:
@@ -96,9 +96,9 @@ def observing(model: nn.Module, tell: Callable[[Seen], None]) -> Generator[None]
             layer.solvers[index] = solver
 
 
-def watch(model: TextModel, batches: Iterable[Batch], tell: Callable[[Seen], None]) -> None:
-    """Put batches through a model, without dropout and gradients, and tell of every step."""
+def watch(model: TextModel, batches: Iterable[Batch], on_step: Callable[[Seen], None]) -> None:
+    """Run batches through a model without dropout and gradients; `on_step` gets every step."""
     model.eval()
-    with observing(model, tell), torch.no_grad():
+    with observing(model, on_step), torch.no_grad():
         for batch in batches:
             model(batch.source, batch.target_in)

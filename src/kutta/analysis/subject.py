@@ -1,4 +1,4 @@
-"""What an analysis looks at: a trained run, and real sentences to put through it."""
+"""The subject of an analysis: a trained run, and real sentences."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from kutta.model import TextModel
 from kutta.runs import Run, choose_device
 from kutta.translate.evaluate import reference_texts, texts_of
 
-# Shows how far a long measurement is: the same items, and a word on what is being done.
+# Shows the progress of a measurement: takes the items and a title, and yields the same items.
 Track = Callable[[Sequence[Batch], str], Iterable[Batch]]
 
 
@@ -40,7 +40,7 @@ class Subject:
         return self.run.tokenizers
 
     def facts(self) -> dict[str, Any]:
-        """What every number of an analysis depends on."""
+        """Everything that the numbers of an analysis depend on."""
         sources, targets = zip(*self.pairs, strict=True)
         return {
             "run": self.run.folder.resolve().name,
@@ -55,11 +55,11 @@ class Subject:
         }
 
     def one_by_one(self) -> list[Batch]:
-        """Each sentence alone: nothing is padded, and each has a number of its own."""
+        """A batch for each sentence, so that nothing is padded."""
         return [collate([pair]).to(self.device) for pair in self.pairs]
 
     def batches(self) -> list[tuple[list[int], Batch]]:
-        """Sentences of like length together, each once, with their numbers."""
+        """Batches of sentences of similar length, with their numbers."""
         longest = max(len(side) for pair in self.pairs for side in pair) + 1
         tokens = max(longest, self.config.train.batch_tokens)
         return [
@@ -87,23 +87,23 @@ def _tokens(ids: Ids) -> int:
 
 
 def _stored(run: Run, count: int) -> tuple[list[Pair], list[str]]:
-    """Pairs of the prepared validation set; their references are what the ids say."""
+    """Pairs of the prepared validation set; their references are decoded from the ids."""
     if not run.has_valid_store:
         raise InputError(
-            f"There is no validation store in {run.path} to take sentences from; name a test set "
-            "with --test, and where it is with --data-dir."
+            f"There is no validation store in {run.path}; give a test set with --test, and its "
+            "folder with --data-dir."
         )
     store = run.valid_store()
     if not len(store):
         raise InputError(
-            f"The validation store of {run.path} has no sentences; name a test set with --test."
+            f"The validation store of {run.path} is empty; give a test set with --test."
         )
     pairs: list[Pair] = list(store.gather(_spread(len(store), count)))
     return pairs, [run.tokenizers.target.decode(target) for _, target in pairs]
 
 
 def _read(run: Run, name: str, data_dir: str | None, count: int) -> tuple[list[Pair], list[str]]:
-    """Pairs of a corpus of text, cut as training cuts them."""
+    """Pairs of a corpus of text, truncated as in training."""
     data, tokenizers = run.config.data, run.tokenizers
     lines = texts_of(run, data_dir).test(name)
     lines = [lines[i] for i in _spread(len(lines), count)]
@@ -118,6 +118,6 @@ def _read(run: Run, name: str, data_dir: str | None, count: int) -> tuple[list[P
 
 
 def _spread(available: int, count: int) -> list[int]:
-    """`count` numbers spread evenly over those available: the same every time."""
+    """`count` numbers spread evenly over those available."""
     chosen = np.linspace(0, available - 1, min(count, available)).round()
     return [int(number) for number in chosen]

@@ -1,6 +1,6 @@
 """The analyses as tables for the terminal: one function per analysis, from its JSON.
 
-They fit 80 columns. Where there is less room, cells break between numbers, never within one.
+They fit 80 columns. On a narrower terminal cells break between numbers, never within one.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _BROKEN = (*_LISTS, _ORDERS)  # columns of several numbers, which may take sever
 
 
 def show(table: Table, console: Console) -> None:
-    """Print a table; one that is wider than the screen goes on over its edge, uncut."""
+    """Print a table; one that is wider than the terminal is not truncated."""
     narrowest = sum((column.min_width or 0) + _GAP for column in table.columns)
     if narrowest > console.width:
         table.width = narrowest
@@ -86,7 +86,7 @@ def gradients_tables(result: Result) -> Iterator[Table]:
 
 
 def embedding_tables(result: Result) -> Iterator[Table]:
-    """What is left of the input token by block."""
+    """How much of the input token is left by block."""
     tied = "tied" if result["tied"] else "not tied"
     for (stack,), rows in groups(result["rows"], "stack").items():
         table = _table(
@@ -145,7 +145,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _add(table: Table, *cells: str) -> None:
-    """Add a row, and keep each column as wide as what cannot be broken."""
+    """Add a row, and keep each column as wide as its longest unbreakable text."""
     for column, cell in zip(table.columns, cells, strict=True):
         needed = len(cell) if column.no_wrap else _longest_word(cell)
         column.min_width = max(column.min_width or 0, needed)
@@ -177,7 +177,7 @@ def _list(values: list[float | None]) -> str:
 
 
 def _number(value: float | None, form: str) -> str:
-    """A number, or a dash for what was not finite or cannot be known; e-5 instead of e-05."""
+    """A number, or a dash if it is unknown or was not finite; e-5 instead of e-05."""
     if value is None:
         return "-"
     short = ".3g" if abs(value) >= 1e5 else form

@@ -1,13 +1,13 @@
 """The local truncation error of every block, measured on real sentences.
 
-A block is given y and makes y'. The ODE of the same block, dz/dt = F(z) with z(0) = y, is solved
-finely, and what the step misses is
+A block takes y to y'. The ODE of the same block, dz/dt = F(z) with z(0) = y, is solved with high
+accuracy, and the error of the step is
 
     error(T) = |y' - z(T)| / |y' - y|,         | | over all tokens of a sentence.
 
-T is 1, or the time that the block covers, which for learned weights is sum(gamma). At the same y
-the same is done for Euler, RK2 and RK4 with one, two and four substeps. All errors of a block
-have one denominator, the length of the block's own step, so they compare with each other.
+T is 1, or the time that the block covers, which for learned weights is sum(gamma). The same is
+measured at the same y for Euler, RK2 and RK4 with one, two and four substeps. All errors of a block
+are relative to the length of the block's own step, so they are comparable.
 """
 
 import copy
@@ -60,8 +60,8 @@ def measure_truncation(subject: Subject, track: Track) -> dict[str, Any]:
 def _views(subject: Subject) -> Iterator[tuple[str, str, TextModel]]:
     """What is measured: each stack by blocks and, where Euler splits them, also by sublayers.
 
-    Euler over san+ffn is taken one sublayer at a time, but as a method it is one step of the same
-    F as that of RK2 and RK4; only in that view do the errors of the methods compare.
+    Euler over san+ffn is computed one sublayer at a time, but as a method it is one step of the
+    same F as RK2 and RK4; only in that view are the errors of the methods comparable.
     """
     for stack in stacks_of(subject.model):
         trained = [p for p, _, _ in blocks_of(subject.model) if p.stack == stack]
@@ -80,17 +80,17 @@ def _watched(
     """The numbers of every block of a stack, one for each sentence."""
     found: dict[Key, list[Numbers | None]] = defaultdict(list)
 
-    def tell(seen: Seen) -> None:
+    def on_step(seen: Seen) -> None:
         if seen.place.stack == stack:
             for method, time, numbers in _errors(seen, times[seen.place]):
                 found[seen.place, method, time].append(numbers)
 
-    watch(model, batches, tell)
+    watch(model, batches, on_step)
     return found
 
 
 def _errors(seen: Seen, own_time: float) -> Iterator[tuple[str, str, Numbers | None]]:
-    """(method, time, numbers) of one block and sentence; None where there is no fine solution."""
+    """(method, time, numbers) of one block and sentence; None if the solution did not converge."""
     consistent = abs(own_time - 1) < 1e-6
     for name, time in {"1": 1.0, "own": own_time}.items():
         if name == "own" and consistent:
@@ -106,7 +106,7 @@ def _errors(seen: Seen, own_time: float) -> Iterator[tuple[str, str, Numbers | N
 
 
 def _own_errors(seen: Seen, exact: Solution, divided: bool) -> Numbers:
-    """The block's own step; where it can be divided, substeps show its order."""
+    """The errors of the block's own step; if it can be divided, also its observed order."""
     numbers: Numbers = {
         "error": _missed(seen, seen.after, exact),
         "reference_error": _in_steps(seen, exact.error),
@@ -119,7 +119,7 @@ def _own_errors(seen: Seen, exact: Solution, divided: bool) -> Numbers:
 
 
 def _method_errors(seen: Seen, exact: Solution, method: str, time: float) -> Numbers:
-    """What another method would have missed at the same place."""
+    """The errors of another method at the same state."""
     solvers = [Substeps(make_solver(method), n, time) for n in SUBSTEPS]
     one, two, four = (solver.step(seen.F, seen.y)[0] for solver in solvers)
     errors = [_missed(seen, end, exact) for end in (one, two, four)]
@@ -138,13 +138,13 @@ def _missed(seen: Seen, end: Tensor, exact: Solution) -> float:
 
 
 def _in_steps(seen: Seen, length: float) -> float:
-    """A length in units of the block's own step; not a number where the block does nothing."""
+    """A length relative to the block's own step; nan if the block does nothing."""
     step = norm(seen.after - seen.y)
     return length / step if step > 0 else math.nan
 
 
 def _row(key: Key, own_time: float, numbers: list[Numbers | None]) -> dict[str, Any]:
-    """The typical numbers of a block and method: medians over sentences, and the 10-90% range."""
+    """The row of a block and method: medians over sentences, and the 10-90% range."""
     place, method, time = key
     good = [n for n in numbers if n is not None]
     row: dict[str, Any] = {

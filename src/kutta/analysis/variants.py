@@ -1,4 +1,4 @@
-"""The same weights under another method: what a stack integrates stays, how it does so changes."""
+"""Models with the same weights and another method."""
 
 from typing import Any
 
@@ -19,25 +19,25 @@ _COMPOSED = "rk2"  # any method but Euler, whose blocks the model takes one subl
 
 
 def not_an_ode(config: ModelConfig) -> str | None:
-    """Why the blocks of a model are not steps of dy/dt = F(y); None where they are."""
+    """Why the blocks of a model are not steps of dy/dt = F(y); None if they are."""
     if config.norm == "post":
-        return "a post-norm layer is LN(y + F(y)), which is no step of an ODE"
+        return "a post-norm layer is LN(y + F(y)), which is not a step of an ODE"
     if config.replicate == "release":
         return "replicate = 'release' makes F the layer's whole output, y included"
     methods, own = (config.solver, config.decoder_solver), config.own_tableau()
     several = any(make_solver(method, tableau=own).evaluations > 1 for method in methods)
     if config.stage_parameters == "separate" and several:
-        return "stage_parameters = 'separate' gives every stage of a block an F of its own"
+        return "stage_parameters = 'separate' gives every stage of a block its own F"
     return None
 
 
 def with_method(
     subject: Subject, stack: str, method: str, substeps: int = 1, own_time: bool = False
 ) -> TextModel:
-    """The trained model with one stack under another method, its weights those of the tableau.
+    """The trained model with another method in one stack, with the weights of its tableau.
 
-    `own_time` makes each step cover the time that the trained block covers (`times_of`) instead
-    of 1. What a solver has learned is not taken over: it belongs to the trained method.
+    With `own_time` each step covers the time of the trained block (`times_of`) instead of 1.
+    Learned parameters of a solver are not copied: they belong to the trained method.
     """
     model = _rebuilt(subject, stack, _COMPOSED if method == "euler" else method)
     times = times_of(subject.model) if own_time else {}
@@ -46,7 +46,7 @@ def with_method(
             continue
         solver = make_solver("euler") if method == "euler" else layer.solvers[index]
         assert isinstance(solver, Solver)
-        # Where Euler was trained one sublayer at a time, no block is at this place; it covered 1.
+        # If Euler was trained one sublayer at a time, there is no block at this place; T was 1.
         time = times.get(place, 1.0)
         divided = substeps > 1 or time != 1.0
         layer.solvers[index] = Substeps(solver, substeps, time) if divided else solver
@@ -54,7 +54,7 @@ def with_method(
 
 
 def check_method(subject: Subject, stack: str, method: str) -> None:
-    """Refuse a method that a stack cannot run with; only shapes are built, no numbers."""
+    """Reject a method that a stack does not support; only shapes are built, no values."""
     with torch.device("meta"):
         _unfilled(subject, stack, method)
 
@@ -68,15 +68,15 @@ def _rebuilt(subject: Subject, stack: str, method: str) -> TextModel:
 
 
 def _unfilled(subject: Subject, stack: str, method: str) -> TextModel:
-    """A model of the changed settings, for all whose weights there are trained ones."""
+    """A model of the changed settings, all of whose weights have been trained."""
     config = _changed(subject, stack, method)
     sizes = len(subject.tokenizers.source), len(subject.tokenizers.target)
     model = build_model(config, *sizes, subject.tokenizers.shared)
     trained = own_tensors(subject.model)
-    learned_anew = [n for n in own_tensors(model) if n not in trained and ".solvers." not in n]
-    if learned_anew:
+    untrained = [n for n in own_tensors(model) if n not in trained and ".solvers." not in n]
+    if untrained:
         raise InputError(
-            f"{subject.run.folder} has no weights for {learned_anew[0]}, which {method} needs; "
+            f"{subject.run.folder} has no weights for {untrained[0]}, which {method} needs; "
             "choose another method."
         )
     return model

@@ -1,6 +1,6 @@
 """The command line: one thin function per command.
 
-Wrong input ends in one sentence on standard error and exit code 2, never in a traceback.
+Wrong input gives one sentence on standard error and exit code 2, never a traceback.
 """
 
 import os
@@ -23,14 +23,14 @@ __all__ = ["analyze", "app", "data", "info", "main", "reproduce", "run", "sample
 
 
 def main() -> None:
-    """Run the command line; every expected failure is one sentence and an exit code."""
+    """Run the command line; an expected failure is one sentence and an exit code."""
     warnings.showwarning = _show_warning
     try:
         app()
     except InputError as error:
         _fail(str(error), 2, error.rank)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone (e.g. `| head`); nobody is left to be told
+        sys.stderr.close()  # the reader has exited (e.g. `| head`)
         sys.exit(141)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
@@ -41,8 +41,8 @@ def _show_warning(message: Warning | str, *_: Any) -> None:
 
 
 def _fail(sentence: str, code: int, rank: int = 0) -> None:
-    # Ranks that torchrun starts make the same mistake before they join each other: rank 0 of each
-    # machine says it. What a rank finds out later is its own, and said once.
+    # Before the ranks of torchrun join, all have the same error: local rank 0 prints it. A later
+    # error is printed by the rank that reports it.
     if os.environ.get("LOCAL_RANK", "0") == "0" or rank:
         print(f"kutta{f' (rank {rank})' if rank else ''}: {sentence}", file=sys.stderr)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Looking into a trained model."""
+"""The command that analyses a trained model."""
 
 import sys
 from pathlib import Path
@@ -16,34 +16,52 @@ def analyze(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="truncation, blocks, gradients, embedding, inference", show_default="all of them"
+            metavar="ANALYSIS",
+            help="The analyses to run: truncation, blocks, gradients, embedding, inference.",
+            show_default="all",
         ),
     ] = None,
-    sentences: Annotated[int, typer.Option(help="how many to look at")] = 64,
+    sentences: Annotated[
+        int, typer.Option(metavar="N", help="Number of sentences to analyse.")
+    ] = 64,
     test: Annotated[
         str | None,
-        typer.Option(help="a corpus of text to take them from", show_default="the run's store"),
+        typer.Option(
+            metavar="NAME",
+            help="Take the sentences from this test set.",
+            show_default="validation set",
+        ),
     ] = None,
     data_dir: Annotated[
-        str | None, typer.Option(help="folder of the text files", show_default="the config's")
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Folder of the text files.", show_default="setting of the run"
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="for inference, may be repeated", show_default="euler, rk2, rk4"),
+        typer.Option(
+            metavar="METHOD",
+            help="Method for the analysis inference. Can be repeated.",
+            show_default="euler, rk2, rk4",
+        ),
     ] = None,
-    bleu: Annotated[bool, typer.Option("--bleu", help="for inference: translate too")] = False,
+    bleu: Annotated[
+        bool, typer.Option("--bleu", help="Also translate, in the analysis inference.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="folder to write to", show_default="analysis in the run")
+        Path | None,
+        typer.Option(metavar="DIR", help="Output folder.", show_default="analysis in the run"),
     ] = None,
     device: Device = "auto",
     json: AsJson = False,
 ) -> None:
-    """Measure what the blocks of a trained model do, on real sentences.
+    """Analyse the blocks of a trained model on real sentences.
 
-    truncation: how far each block's step is from the solution of its own ODE. blocks: lengths,
-    directions, learned coefficients. gradients: norms by block and by step. embedding: how much
-    of the input token is left after each block. inference: the same weights under other methods
-    and step sizes. Each writes JSON, PNG and SVG.
+    truncation measures how far each block's step is from the solution of its ODE. blocks measures
+    norms, directions and learned coefficients. gradients measures gradient norms by block and by
+    step. embedding measures how much of the input token is left after each block. inference runs
+    the same weights with other methods and step sizes. Each analysis writes JSON, PNG and SVG.
     """
     from kutta.analysis.analyze import Request, analyze
 

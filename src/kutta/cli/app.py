@@ -22,24 +22,40 @@ app = typer.Typer(
 )
 
 ConfigFile = Annotated[
-    Path, typer.Argument(help="a .toml file, or the name of a preset", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="CONFIG", help="A .toml file or the name of a preset.", show_default=False
+    ),
 ]
-Run = Annotated[Path, typer.Argument(help="the folder of a run", show_default=False)]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.", show_default=False)]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="change a setting, e.g. model.solver=rk4"),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting, e.g. model.solver=rk4. Can be repeated.",
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON for a program to read")]
-Overwrite = Annotated[bool, typer.Option(help="throw away what is there and begin anew")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="check and show, but do nothing")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Overwrite = Annotated[bool, typer.Option(help="Remove existing results and start over.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check the settings and print what would be done.")
+]
+Device = Annotated[
+    str, typer.Option(metavar="DEVICE", help="Device to use: auto, cpu, cuda, cuda:1, ...")
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Random seed.")]
 
 
 def _option(kind: Any, setting: FieldInfo) -> Any:
-    return Annotated[kind, typer.Option(help=setting.description, show_default="the run's")]
+    description = setting.description or ""
+    sentence = f"{description[:1].upper()}{description[1:]}."
+    return Annotated[
+        kind, typer.Option(metavar="N", help=sentence, show_default="setting of the run")
+    ]
 
 
-# A command with **search: Unpack[SearchOptions] takes the options of the search from here.
+# The search options of a command with **search: Unpack[SearchOptions].
 search_options = spelled_out(
     {
         name: _option(kind, DecodeConfig.model_fields[name])
@@ -50,7 +66,7 @@ search_options = spelled_out(
 
 @app.callback(invoke_without_command=True)
 def kutta(
-    version: Annotated[bool, typer.Option("--version", help="show the version")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     """Machine translation with Transformers whose blocks are steps of an ODE solver."""
     if version:
@@ -59,5 +75,5 @@ def kutta(
 
 
 def print_json(value: Any) -> None:
-    """Print what a program will read."""
+    """Print a value as JSON."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

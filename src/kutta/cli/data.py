@@ -1,4 +1,4 @@
-"""Public corpora by name: what there is, and getting one."""
+"""The commands for public corpora."""
 
 from pathlib import Path
 from textwrap import fill, indent
@@ -14,14 +14,16 @@ data_app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data_app, name="data", help="List public corpora, and get one.")
+app.add_typer(data_app, name="data", help="List and download public corpora.")
 
-Root = Annotated[Path, typer.Option("--dir", help="where the corpora are, one folder each")]
+Root = Annotated[
+    Path, typer.Option("--dir", metavar="DIR", help="Folder of all corpora, one subfolder each.")
+]
 
 
 @data_app.command("list")
 def list_corpora(root: Root = Path("data"), json: AsJson = False) -> None:
-    """List the corpora that `kutta data get` knows, their terms, and which are here already."""
+    """List the available corpora with their terms of use."""
     from kutta.corpora.assemble import is_made
     from kutta.corpora.recipes import RECIPES
 
@@ -53,18 +55,25 @@ def list_corpora(root: Root = Path("data"), json: AsJson = False) -> None:
 
 @data_app.command("get")
 def get_corpus(
-    name: Annotated[str, typer.Argument(help="a name of `kutta data list`", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="The name of a corpus; `kutta data list` lists them.",
+            show_default=False,
+        ),
+    ],
     root: Root = Path("data"),
     by_hand: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", help="a folder of files downloaded by hand"),
+        typer.Option("--from", metavar="DIR", help="Use files downloaded manually to this folder."),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Download a corpus, check it, clean it, and make its training, validation and test sets.
+    """Download, verify, clean and split a corpus.
 
-    Ctrl-C loses nothing: the same command goes on. The downloads stay in downloads/ beside the
-    corpus until you delete them. Getting a corpus means that you accept its terms.
+    Run the same command to resume after an interruption. The downloaded files stay in the
+    subfolder downloads until you delete them. By downloading a corpus you accept its terms.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -86,10 +95,10 @@ def get_corpus(
     try:
         report = make_corpus(recipe, root, by_hand, overwrite, progress)
     except KeyboardInterrupt:
-        typer.echo("kutta: interrupted; the same command goes on where it stopped", err=True)
+        typer.echo("kutta: interrupted; run the same command to resume", err=True)
         raise typer.Exit(130) from None
     if report is None:
-        typer.echo(f"{root / name} is there already; add --overwrite to make it anew.")
+        typer.echo(f"{root / name} already exists; add --overwrite to recreate it.")
         return
     typer.echo("\n".join(summary(report)))
-    typer.echo(f"written to {root / name}; {root / 'downloads'} may be deleted to save space")
+    typer.echo(f"written to {root / name}; you may delete {root / 'downloads'} to save space")

@@ -1,4 +1,4 @@
-"""The commands that show what there is: configs, presets, runs and methods."""
+"""The commands that describe configs, presets, runs and methods."""
 
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -14,31 +14,33 @@ from kutta.errors import InputError
 def info(
     what: Annotated[
         Path | None,
-        typer.Argument(help="a config file, the name of a preset, or the folder of a run"),
+        typer.Argument(
+            metavar="CONFIG|RUN", help="A config file, the name of a preset, or a run directory."
+        ),
     ] = None,
     set: Settings = None,
     resolved: Annotated[
-        bool, typer.Option("--resolved", help="print every setting and where it comes from")
+        bool, typer.Option("--resolved", help="Print all settings with their origins, as TOML.")
     ] = False,
-    presets: Annotated[bool, typer.Option("--list", help="list the presets")] = False,
+    presets: Annotated[bool, typer.Option("--list", help="List the presets.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Show the method, the parameters by part, and the arithmetic per token.
+    """Show the method, the parameters and the cost per token.
 
-    What --resolved prints is a complete config that says the same: it can be saved and trained.
+    With --resolved the output is a complete config, which can be saved and trained.
     """
     from kutta.cli.resolved import as_toml, list_presets, resolved_settings
 
     if presets:
         if what or set or resolved:
-            raise InputError("--list shows all presets; leave the other words out.")
+            raise InputError("--list lists all presets; remove the other arguments.")
         known = list_presets()
         lines = [f"{preset['name']:<24}{preset['title']}" for preset in known]
         print_json(known) if json else typer.echo("\n".join(lines))
         return
     if what is None:
         raise InputError(
-            "Name a config, a preset or the folder of a run; `kutta info --list` shows the presets."
+            "Give a config, a preset or a run directory; `kutta info --list` lists the presets."
         )
     found = find_config(what)
     if resolved:
@@ -63,7 +65,7 @@ def info(
 
 @app.command()
 def methods() -> None:
-    """List the methods that model.solver may name, and the weights of model.gamma."""
+    """List the values of model.solver and model.gamma."""
     from kutta.ode.catalogue import gamma_table, method_table
 
     typer.echo(f"{method_table()}\n\n{gamma_table()}")

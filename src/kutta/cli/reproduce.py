@@ -1,4 +1,4 @@
-"""The command that runs the paper's tables and figures."""
+"""The command that reproduces the paper's tables and figures."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -20,21 +20,36 @@ class _Scale(StrEnum):
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="tables, all, or a .toml; none lists them"),
+        typer.Argument(
+            metavar="NAME",
+            help="Names of experiments, all, or .toml files; without a name they are listed.",
+        ),
     ] = None,
-    scale: Annotated[_Scale, typer.Option(help="two cores, or the paper's GPUs")] = _Scale.small,
-    data: Annotated[Path, typer.Option(help="where the corpora are")] = Path("data"),
-    out: Annotated[Path, typer.Option(help="where to put runs and tables")] = Path("reproductions"),
+    scale: Annotated[
+        _Scale, typer.Option(help="Run at small scale on a CPU, or at the paper's scale on GPUs.")
+    ] = _Scale.small,
+    data: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of all corpora, one subfolder each.")
+    ] = Path("data"),
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Output folder for runs, tables and figures.")
+    ] = Path("reproductions"),
     seeds: Annotated[
-        str, typer.Option(metavar="1,2,3", help="which seeds", show_default="the table's")
+        str,
+        typer.Option(
+            metavar="N,N,...", help="Seeds to run.", show_default="those of the experiment"
+        ),
     ] = "",
-    jobs: Annotated[int, typer.Option(min=1, help="runs side by side, a core each")] = 1,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of parallel runs, one core each.")
+    ] = 1,
     dry_run: DryRun = False,
     json: AsJson = False,
 ) -> None:
-    """Make a table or figure of the paper: train its models, set our numbers beside its own.
+    """Reproduce tables and figures of the paper.
 
-    Ctrl-C saves and stops; the same command goes on. --dry-run shows the runs and their cost.
+    The models are trained and scored, and the results are shown next to the paper's. Ctrl-C saves
+    and stops; run the same command to resume. --dry-run shows the runs and their cost.
     """
     if not names or names == ["list"]:
         from kutta.reproduce.catalogue import as_table, list_experiments
@@ -45,7 +60,7 @@ def reproduce(
     from kutta.reproduce.preview import previews
     from kutta.reproduce.reproduction import plans_of, reproduce
 
-    console = Console(stderr=json)  # with --json, standard output is for the program
+    console = Console(stderr=json)  # with --json, standard output is for JSON only
     plans = plans_of(names, scale.value, data, out, _numbers(seeds))
     if not dry_run:
         outcomes = reproduce(plans, jobs, console)
@@ -64,8 +79,8 @@ def reproduce(
 
 
 def _numbers(text: str) -> list[int]:
-    """Seeds as they are typed: 1,2,3."""
+    """Parse seeds such as 1,2,3."""
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     if not all(word.isdecimal() for word in words):
-        raise InputError(f"--seeds {text!r} is not a list of whole numbers, e.g. --seeds 1,2,3.")
+        raise InputError(f"--seeds {text!r} is not a list of integers, e.g. --seeds 1,2,3.")
     return list(dict.fromkeys(map(int, words)))

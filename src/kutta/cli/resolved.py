@@ -1,4 +1,4 @@
-"""Every setting of a config or a run with where it comes from, and the presets by title."""
+"""All settings of a config or a run with their origins, and the list of presets."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,14 @@ from kutta.config import Config, Section, known_keys
 from kutta.config.load import presets
 from kutta.errors import InputError
 
-# What the device decides where the config leaves it open. A run keeps the decision in its config
-# and not who made it.
-_DECIDED = ("train.pieces", "train.precision")
+# Settings that are resolved for the device if the config leaves them open. The config of a run has
+# their values, but not their origin.
+_RESOLVED = ("train.pieces", "train.precision")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting by its full name, its value, and where that was written or decided."""
+    """A setting by its full name, its value and its origin."""
 
     key: str
     value: Any
@@ -26,7 +26,7 @@ class Setting:
 
     @property
     def plain(self) -> Any:
-        """The value as JSON has it."""
+        """The value in JSON form."""
         value = self.value
         return value.model_dump(mode="json") if isinstance(value, Section) else value
 
@@ -36,40 +36,40 @@ class Setting:
 
 
 def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
-    """Every setting of a config, a preset or a run, with what its run decided when it was begun."""
+    """Every setting of a config, a preset or a run, with what was resolved when its run started."""
     from kutta.runs import Run
-    from kutta.runs.device import as_begun
+    from kutta.runs.device import as_started
 
     if not what.is_dir():
         config, origins = Config.load_with_origins(what, overrides)
-        begun = as_begun(config)
+        started = as_started(config)
         return [
-            Setting(key, begun.value(key), _origin(key, origins))
-            if begun.value(key) == config.value(key)
-            else Setting(key, begun.value(key), "the device")
+            Setting(key, started.value(key), _origin(key, origins))
+            if started.value(key) == config.value(key)
+            else Setting(key, started.value(key), "the device")
             for key in known_keys()
         ]
     file = Run.config_file(what)
     if not Run.is_at(what):
-        raise InputError(f"{what} is not the folder of a run (it has no {file.name}).")
+        raise InputError(f"{what} is not a run directory (it has no {file.name}).")
     config, origins = Config.load_with_origins(file, overrides)
     return [_of_run(key, config.value(key), _origin(key, origins)) for key in known_keys()]
 
 
 def _origin(key: str, origins: dict[str, str]) -> str:
-    """Where a setting was written; a table counts as one setting."""
+    """The origin of a setting; a table counts as one setting."""
     written = [of for name, of in origins.items() if f"{name}.".startswith(f"{key}.")]
     return " and ".join(dict.fromkeys(written)) or "default"
 
 
 def _of_run(key: str, value: Any, origin: str) -> Setting:
-    """A setting of a run, whose config.json has all of them, also those that nobody wrote."""
+    """A setting of a run, whose config.json has all settings, including defaults."""
     if origin != "--set":
         section, _, name = key.rpartition(".")
         fields = _section(section).model_fields
         if value == fields[name].get_default(call_default_factory=True):
             origin = "default"
-        elif key in _DECIDED:
+        elif key in _RESOLVED:
             origin = "the config or the device"
     return Setting(key, value, origin)
 
@@ -98,7 +98,7 @@ def _line(setting: Setting) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as TOML writes it, which is as JSON does, but for tables."""
+    """A value in TOML, which differs from JSON only for tables."""
     if isinstance(value, dict) and value:
         table = cast(dict[str, Any], value)
         inside = (f"{json.dumps(name)} = {_written(one)}" for name, one in table.items())
@@ -107,7 +107,7 @@ def _written(value: Any) -> str:
 
 
 def list_presets() -> list[dict[str, str]]:
-    """The presets that come with Kutta: name, title (the first line of the file) and file."""
+    """The presets shipped with Kutta: name, title (the first comment of the file) and file."""
     return [
         {"name": name, "title": _title(path), "file": str(path)} for name, path in presets().items()
     ]

@@ -1,4 +1,4 @@
-"""The commands around one run: from a config to a trained model and its scores."""
+"""The commands for one run: prepare, train, translate, evaluate."""
 
 from pathlib import Path
 from typing import Annotated, Unpack
@@ -13,6 +13,7 @@ from kutta.cli.app import (
     DryRun,
     Overwrite,
     Run,
+    Seed,
     Settings,
     app,
     print_json,
@@ -23,14 +24,19 @@ from kutta.config import Config, Sampling, SearchOptions
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option(help="where to put text and run")] = Path("kutta-demo"),
-    solver: Annotated[str, typer.Option(help="the method of the encoder's blocks")] = "rk2",
-    seed: Annotated[int, typer.Option(help="everything random follows from it")] = 1,
+    folder: Annotated[
+        Path, typer.Option(metavar="DIR", help="Output folder for the corpus and the run.")
+    ] = Path("kutta-demo"),
+    solver: Annotated[
+        str, typer.Option(metavar="METHOD", help="Method of the encoder's blocks.")
+    ] = "rk2",
+    seed: Seed = 1,
     overwrite: Overwrite = False,
 ) -> None:
-    """Train a small English-German model on a built-in corpus and show what it can do.
+    """Train and evaluate a small model on a built-in corpus.
 
-    Takes at most five minutes on two cores. Running it again goes on where it stopped.
+    The demo translates from English to German and takes at most five minutes on two cores. Run
+    the same command to resume after an interruption.
     """
     from kutta.demo.demo import run_demo
 
@@ -41,10 +47,10 @@ def demo(
 def prepare(
     config: ConfigFile, set: Settings = None, overwrite: Overwrite = False, json: AsJson = False
 ) -> None:
-    """Learn the vocabulary and turn the text files into the store that training reads.
+    """Learn the vocabulary and encode the text for training.
 
-    `kutta train` does this by itself where it is missing. --overwrite makes the store anew and
-    touches nothing else of the run.
+    `kutta train` does this automatically if needed. --overwrite prepares the text again and
+    changes nothing else in the run.
     """
     from kutta.runs import locked, open_run, prepare_run
 
@@ -57,7 +63,7 @@ def prepare(
     if json:
         print_json(run.read_report())
     elif report is None:
-        typer.echo(f"{run.stores} is there already; add --overwrite to make it again.")
+        typer.echo(f"{run.stores} already exists; add --overwrite to recreate it.")
     else:
         typer.echo(f"{report}\nwritten to {run.stores}")
 
@@ -66,16 +72,16 @@ def prepare(
 def train(
     config: ConfigFile, set: Settings = None, overwrite: Overwrite = False, dry_run: DryRun = False
 ) -> None:
-    """Train a model, or go on where the training of this config stopped.
+    """Train a model, or resume its training.
 
-    Prepares the data where needed, validates, keeps checkpoints, and at the end averages the
-    last of them into model.safetensors. Ctrl-C saves and stops; the same command goes on.
+    Prepares the data if needed, validates, saves checkpoints, and finally averages the last of
+    them into model.safetensors. Ctrl-C saves and stops; run the same command to resume.
     """
     settings = Config.load(config, set or ())
     if dry_run:
-        from kutta.training.run import plan_of
+        from kutta.training.run import dry_run_summary
 
-        typer.echo(plan_of(settings))
+        typer.echo(dry_run_summary(settings))
         return
     from kutta.training.parallel.group import is_main_process
     from kutta.training.run import train as train_run
@@ -96,29 +102,53 @@ def train(
 def translate(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="the folder of a run or a checkpoint; several form an ensemble"),
+        typer.Argument(
+            metavar="RUN", help="A run directory or a checkpoint; several form an ensemble."
+        ),
     ],
     input: Annotated[
-        Path | None, typer.Option(help="text file (.gz, .zst)", show_default="standard input")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Text file to translate, plain, .gz or .zst.",
+            show_default="standard input",
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="file to write", show_default="standard output")
+        Path | None,
+        typer.Option(metavar="FILE", help="Output file.", show_default="standard output"),
     ] = None,
     *,
-    n_best: Annotated[int, typer.Option(help="translations per line: score, tab, text")] = 1,
-    sample: Annotated[bool, typer.Option(help="draw a translation instead of searching")] = False,
-    temperature: Annotated[float, typer.Option(help="with --sample: 1 is the model's own")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="with --sample: likeliest tokens; 0 for all")] = 0,
-    top_p: Annotated[float, typer.Option(help="with --sample: share of the mass kept")] = 1.0,
-    seed: Annotated[int, typer.Option(help="with --sample")] = 1,
+    n_best: Annotated[int, typer.Option(metavar="N", help="Number of translations per line.")] = 1,
+    sample: Annotated[
+        bool, typer.Option(help="Sample a translation instead of beam search.")
+    ] = False,
+    temperature: Annotated[
+        float, typer.Option(metavar="T", help="Sampling temperature, with --sample.")
+    ] = 1.0,
+    top_k: Annotated[
+        int,
+        typer.Option(
+            metavar="K", help="Sample from the K likeliest tokens, with --sample; 0 for all."
+        ),
+    ] = 0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            metavar="P",
+            help="Sample from the fewest tokens whose probabilities add up to P, with --sample.",
+        ),
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed, with --sample.")] = 1,
     device: Device = "auto",
     json: AsJson = False,
     **search: Unpack[SearchOptions],
 ) -> None:
-    """Translate lines of text: one line in, one line out; empty lines stay empty.
+    """Translate text line by line.
 
-    With --json each line is an object with the source and its translations and scores; with
-    --n-best N each line in gives up to N lines out, with an empty line after each group.
+    Each input line gives one output line; empty lines stay empty. With --n-best N, each input line
+    gives up to N lines of score, tab and translation, followed by an empty line. With --json, each
+    input line gives one object with the source, its translations and their scores.
     """
     from kutta.commands import translate_text
 
@@ -133,19 +163,26 @@ def translate(
 def evaluate(
     run: Run,
     test: Annotated[
-        list[str] | None, typer.Argument(help="names of test sets", show_default="the config's")
+        list[str] | None,
+        typer.Argument(
+            metavar="TEST", help="Names of test sets.", show_default="those of the config"
+        ),
     ] = None,
     data_dir: Annotated[
-        str | None, typer.Option(help="folder of the test files", show_default="the config's")
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Folder of the test files.", show_default="setting of the run"
+        ),
     ] = None,
     *,
     device: Device = "auto",
     json: AsJson = False,
     **search: Unpack[SearchOptions],
 ) -> None:
-    """Score a run on test sets, with signatures.
+    """Score a run on test sets.
 
-    Translations by tokenised BLEU, sacreBLEU and chrF, a language model by perplexity per word.
+    Translations are scored by tokenised BLEU, sacreBLEU and chrF, a language model by its
+    perplexity per word. Every score is printed with its signature.
     """
     from kutta.commands import evaluate_run
 
@@ -163,27 +200,39 @@ def evaluate(
 
 @app.command()
 def score(
-    hypothesis: Annotated[Path, typer.Argument(help="translations, one a line")],
-    reference: Annotated[list[Path], typer.Argument(help="reference text, one or several")],
+    hypothesis: Annotated[
+        Path, typer.Argument(metavar="HYPOTHESIS", help="A file of translations, one per line.")
+    ],
+    reference: Annotated[
+        list[Path], typer.Argument(metavar="REFERENCE", help="One or several reference files.")
+    ],
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="bleu, sacrebleu, chrf, chrf++, rouge1, rouge2 or rougel",
+            metavar="METRIC",
+            help="bleu, sacrebleu, chrf, chrf++, rouge1, rouge2 or rougel. Can be repeated.",
             show_default="bleu, sacrebleu, chrf",
         ),
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="another system: compare by paired bootstrap")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Compare with the translations of another system by bootstrap."
+        ),
     ] = None,
-    lowercase: Annotated[bool, typer.Option(help="ignore case (bleu)")] = False,
+    lowercase: Annotated[bool, typer.Option(help="Ignore case, for bleu.")] = False,
     tokenize: Annotated[
-        str | None, typer.Option(metavar="LANGUAGE", help="tokenise raw text first (bleu)")
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE", help="Tokenise raw text with the rules of a language, for bleu."
+        ),
     ] = None,
     split_compounds: Annotated[
-        bool, typer.Option(help="split German compounds at hyphens, as for WMT14 (bleu)")
+        bool,
+        typer.Option(help="Split German compounds at hyphens as for WMT14, for bleu."),
     ] = False,
-    samples: Annotated[int, typer.Option(help="of the bootstrap")] = 1000,
-    seed: Annotated[int, typer.Option(help="of the bootstrap")] = 1,
+    samples: Annotated[int, typer.Option(metavar="N", help="Number of bootstrap samples.")] = 1000,
+    seed: Seed = 1,
     json: AsJson = False,
 ) -> None:
     """Score a file of translations, or compare two systems."""
@@ -209,15 +258,26 @@ def score(
 @app.command()
 def average(
     run: Run,
-    last: Annotated[int, typer.Option(help="how many of the last checkpoints")] = 0,
+    last: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Average the last N checkpoints.",
+            show_default="decode.average of the run",
+        ),
+    ] = 0,
     step: Annotated[
-        list[int] | None, typer.Option(help="or the checkpoints of these steps")
+        list[int] | None,
+        typer.Option(metavar="N", help="Average the checkpoint of this step. Can be repeated."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="file to write", show_default="the run's model.safetensors")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Output file.", show_default="model.safetensors of the run"
+        ),
     ] = None,
 ) -> None:
-    """Average checkpoints into one model, to try another number than decode.average."""
+    """Average checkpoints into one model."""
     from kutta.commands import average_run
 
     typer.echo(average_run(run, last, step or [], output))

@@ -1,26 +1,35 @@
-"""Text from a language model."""
+"""The command that samples text from a language model."""
 
 from typing import Annotated
 
 import typer
 
-from kutta.cli.app import Device, Run, app
+from kutta.cli.app import Device, Run, Seed, app
 from kutta.config import Sampling
 
 
 @app.command()
 def sample(
     run: Run,
-    prompt: Annotated[str, typer.Option(help="how each text begins")] = "",
-    count: Annotated[int, typer.Option(help="how many texts to draw")] = 5,
-    max_length: Annotated[int, typer.Option(help="tokens after the prompt, at most")] = 100,
-    temperature: Annotated[float, typer.Option(help="1 is the model's own")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="likeliest tokens; 0 for all")] = 0,
-    top_p: Annotated[float, typer.Option(help="share of the mass kept")] = 1.0,
-    seed: Annotated[int, typer.Option(help="everything random follows from it")] = 1,
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="The start of each text.")] = "",
+    count: Annotated[int, typer.Option(metavar="N", help="Number of texts.")] = 5,
+    max_length: Annotated[
+        int, typer.Option(metavar="N", help="Maximum number of tokens after the prompt.")
+    ] = 100,
+    temperature: Annotated[float, typer.Option(metavar="T", help="Sampling temperature.")] = 1.0,
+    top_k: Annotated[
+        int, typer.Option(metavar="K", help="Sample from the K likeliest tokens; 0 for all.")
+    ] = 0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            metavar="P", help="Sample from the fewest tokens whose probabilities add up to P."
+        ),
+    ] = 1.0,
+    seed: Seed = 1,
     device: Device = "auto",
 ) -> None:
-    """Draw texts from a language model, one a line."""
+    """Sample texts from a language model, one per line."""
     from kutta.translate.writer import Writer
 
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)

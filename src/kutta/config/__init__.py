@@ -1,4 +1,4 @@
-"""Settings: typed, validated, read from TOML, kept as JSON beside every model. Imports no torch."""
+"""Typed and validated settings: read from TOML, saved as JSON in each run. Imports no torch."""
 
 from kutta.config.config import Config, from_earlier, known_keys
 from kutta.config.data import DataConfig

@@ -1,9 +1,7 @@
-"""Everything about a run, checked and in one place.
+"""The complete config of a run, as it is written in a file:
 
-The names are those a user writes in a file:
-
-    run = "runs/mine"
-    [data] ...   [model] ...   [train] ...   [decode] ...
+run = "runs/mine"
+[data] ...   [model] ...   [train] ...   [decode] ...
 """
 
 import hashlib
@@ -22,7 +20,7 @@ from kutta.config.model import ModelConfig
 from kutta.config.section import Section
 from kutta.config.train import TrainConfig
 
-# Settings that may change when a run goes on: they do not touch what one update computes.
+# Settings that may change when a run resumes: they do not affect what an update computes.
 _FREE_KEYS = frozenset(
     {
         *("run", "data.dir", "data.test"),
@@ -40,9 +38,9 @@ _FREE_KEYS = frozenset(
 
 
 class Config(Section):
-    """Everything about a run."""
+    """All settings of a run."""
 
-    run: str = Field(min_length=1, description="folder where everything of this run lives")
+    run: str = Field(min_length=1, description="run directory")
     data: DataConfig
     model: ModelConfig = Field(default_factory=lambda: ModelConfig())
     train: TrainConfig = Field(default_factory=lambda: TrainConfig())
@@ -50,7 +48,7 @@ class Config(Section):
 
     @property
     def language_model(self) -> bool:
-        """Whether this is a model of the target text alone, without a source."""
+        """Whether this is a model of the target text only, without a source."""
         return not self.data.source
 
     def mistakes(self) -> Iterator[tuple[bool, str]]:
@@ -81,19 +79,21 @@ class Config(Section):
         )
         yield (
             self.train.shard and model.layer_drop > 0,
-            f"sharded layers cannot be skipped by one process alone; set train.shard = false or "
+            f"layers cannot be both sharded and skipped at random; set train.shard = false or "
             f"model.layer_drop = 0, not {model.layer_drop}",
         )
         yield (
             data.max_length + 1 > self.train.batch_tokens,
-            f"a sentence of data.max_length = {data.max_length} tokens and its end do not fit into "
-            f"train.batch_tokens = {self.train.batch_tokens}; make one smaller or the other larger",
+            f"a sentence of data.max_length = {data.max_length} tokens plus its end mark does not "
+            f"fit into train.batch_tokens = {self.train.batch_tokens}; lower data.max_length or "
+            "raise train.batch_tokens",
         )
         yield (
             data.max_length + 1 > self.train.micro_tokens,
-            f"a sentence of data.max_length = {data.max_length} tokens and its end do not fit into "
-            f"one of train.pieces = {self.train.pieces} of train.batch_tokens = "
-            f"{self.train.batch_tokens}; make fewer pieces, or data.max_length smaller",
+            f"a sentence of data.max_length = {data.max_length} tokens plus its end mark does not "
+            f"fit into a micro-batch of train.batch_tokens / train.pieces = "
+            f"{self.train.batch_tokens} / {self.train.pieces} tokens; lower train.pieces or "
+            "data.max_length",
         )
 
     @classmethod
@@ -108,7 +108,7 @@ class Config(Section):
     def load_with_origins(
         cls, path: str | Path, overrides: Iterable[str] = ()
     ) -> tuple["Config", dict[str, str]]:
-        """A config, and where each setting that is not a default was written."""
+        """A config, and the origin of each setting that is not a default."""
         file = find_config(path)
         settings = read_settings(file, overrides)
         values = from_earlier(settings.values) if file.suffix == ".json" else settings.values
@@ -116,16 +116,16 @@ class Config(Section):
 
     @classmethod
     def parse(cls, values: dict[str, Any], where: str = "the config") -> "Config":
-        """Check plain values; the first mistake becomes one sentence."""
+        """Validate plain values; the first mistake is raised as an InputError."""
         with in_one_sentence([*_names(cls)], where):
             return cls.model_validate(values)
 
     def to_json(self) -> str:
-        """Readable JSON, the form kept in a run directory."""
+        """Indented JSON, as it is saved in the run directory."""
         return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
 
     def conflict(self, other: "Config", sections: Sequence[str]) -> str | None:
-        """The first setting of these sections that two configs of one run cannot differ in."""
+        """The first setting of these sections that must be equal in two configs but is not."""
         for key in known_keys():
             if key in _FREE_KEYS or key.split(".")[0] not in sections:
                 continue
@@ -135,17 +135,17 @@ class Config(Section):
         return None
 
     def value(self, key: str) -> Any:
-        """The setting of a full name such as model.solver."""
+        """The value of a setting by its full name, such as model.solver."""
         found: Any = self
         for name in key.split("."):
             found = getattr(found, name)
         return found
 
     def hash(self) -> str:
-        """Ten hex digits that name these settings, not where they are stored.
+        """Ten hex digits that identify these settings; paths are not included.
 
-        Defaults are left out, so that a new setting does not rename the runs of yesterday. Which
-        checkpoints became the final model stands in the signature itself.
+        Defaults are left out, so that adding a setting does not change the hash of existing runs.
+        Which checkpoints became the final model is part of the signature itself.
         """
         left_out: Any = {"run": True, "data": {"dir"}, "train": {"final_model"}}
         dumped = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
@@ -154,8 +154,8 @@ class Config(Section):
 
 
 def from_earlier(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were kept of a run, with what an earlier version did not write down."""
-    # Every model was tied, and every final model an average, before there was a choice.
+    """The saved settings of a run, completed by what an earlier version did not save."""
+    # Earlier versions always tied the embeddings and averaged the last checkpoints.
     for name, known, missing in (
         ("model", "encoder_layers", {"tie_embeddings": True}),
         ("train", "max_steps", {"final_model": "average"}),
@@ -183,7 +183,7 @@ def known_keys() -> list[str]:
 
 
 def _names(section: type[Section], prefix: str = "") -> Iterator[str]:
-    """Every name that may be written, those of sections and of what is in them."""
+    """Every valid name, of sections and of their settings."""
     for name, info in section.model_fields.items():
         yield prefix + name
         for kind in (info.annotation, *get_args(info.annotation)):

@@ -1,4 +1,4 @@
-"""[decode]: the search for translations, and drawing them instead."""
+"""[decode]: beam search and sampling."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -10,9 +10,9 @@ from kutta.config.section import Section
 
 
 class SearchOptions(TypedDict, total=False):
-    """The settings of [decode] that decide which translation is found; None changes nothing.
+    """The settings of [decode] that can be overridden per call; None keeps the setting.
 
-    Written down because type checkers cannot derive them from DecodeConfig; a test compares.
+    Type checkers cannot derive them from DecodeConfig; a test checks that both agree.
     """
 
     beam: int | None
@@ -25,19 +25,26 @@ class SearchOptions(TypedDict, total=False):
 class DecodeConfig(Section):
     """How translations are searched for."""
 
-    beam: int = Field(default=4, ge=1, description="hypotheses kept")
+    beam: int = Field(default=4, ge=1, description="beam size")
     length_penalty: float = Field(
-        default=0.6, ge=-10.0, le=10.0, description="score = log-probability / length^penalty"
+        default=0.6,
+        ge=-10.0,
+        le=10.0,
+        description="length penalty: score = log-probability / length^penalty",
     )
     average: int = Field(
-        default=5, ge=1, description="last checkpoints averaged into the final model"
+        default=5, ge=1, description="number of last checkpoints averaged into the final model"
     )
-    min_length: int = Field(default=0, ge=0, description="shortest translation, in tokens")
-    max_length: int = Field(default=0, ge=0, description="longest translation; 0: 2 x source + 20")
+    min_length: int = Field(default=0, ge=0, description="minimum translation length in tokens")
+    max_length: int = Field(
+        default=0,
+        ge=0,
+        description="maximum translation length in tokens; 0 for 2 x source length + 20",
+    )
     no_repeat_ngram: int = Field(
-        default=0, ge=0, description="no n-gram of this length twice in a translation; 0: allowed"
+        default=0, ge=0, description="never repeat an n-gram of this length; 0 for no limit"
     )
-    batch_tokens: int = Field(default=4096, ge=8, description="source tokens translated at once")
+    batch_tokens: int = Field(default=4096, ge=8, description="source tokens per batch")
 
     def mistakes(self) -> Iterator[tuple[bool, str]]:
         yield (
@@ -46,7 +53,7 @@ class DecodeConfig(Section):
         )
 
     def changed(self, **options: Unpack[SearchOptions]) -> "DecodeConfig":
-        """A copy with these options of the search, checked as a config is; None changes nothing."""
+        """A validated copy with these search options; None keeps the setting."""
         check_names(options, SearchOptions.__annotations__)
         changes = {name: value for name, value in options.items() if value is not None}
         with in_one_sentence():
@@ -54,14 +61,19 @@ class DecodeConfig(Section):
 
 
 class Sampling(Section):
-    """How to draw a translation: from p^(1/temperature), cut to the likeliest tokens."""
+    """How to sample a translation: from p^(1/temperature), restricted to the likeliest tokens."""
 
-    temperature: float = Field(default=1.0, gt=0.0, description="1 is the model's own")
-    top_k: int = Field(default=0, ge=0, description="likeliest tokens to draw from; 0: all")
-    top_p: float = Field(
-        default=1.0, gt=0.0, le=1.0, description="draw from the fewest tokens with this probability"
+    temperature: float = Field(
+        default=1.0, gt=0.0, description="sampling temperature; 1 leaves probabilities unchanged"
     )
-    seed: int = Field(default=1, ge=0, description="what is drawn follows from it")
+    top_k: int = Field(default=0, ge=0, description="sample from the k likeliest tokens; 0 for all")
+    top_p: float = Field(
+        default=1.0,
+        gt=0.0,
+        le=1.0,
+        description="sample from the fewest tokens whose probabilities add up to p",
+    )
+    seed: int = Field(default=1, ge=0, description="random seed")
 
     if not TYPE_CHECKING:  # type checkers derive the parameters from the fields
 

@@ -1,9 +1,9 @@
-"""Reading settings: TOML or JSON, what they extend, and what the command line changes.
+"""Reading settings: TOML or JSON files, the configs they extend, and --set overrides.
 
-    extends = "wmt14-en-de-base"     a preset by its name, or the path of a file beside this one
-                                     (or in the folder presets beside it)
+    extends = "wmt14-en-de-base"     the name of a preset, or the path of a file relative to this
+                                     one or to its subfolder presets
 
-A config has all settings of the one it extends, except `run`, and replaces those it names.
+A config inherits all settings of the one it extends except `run`, and overrides those it sets.
 """
 
 import json
@@ -24,14 +24,14 @@ _PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Settings:
-    """Plain values by section, and which file or option each of them comes from."""
+    """Plain values by section, and the file or option that each of them comes from."""
 
     values: Values
     origins: dict[str, str] = field(default_factory=dict[str, str])  # "model.solver" -> a file
 
 
 def read_settings(path: Path, overrides: Iterable[str] = ()) -> Settings:
-    """The settings of a file with all that it extends, and overrides ("key=value") put in last."""
+    """The settings of a file and of all it extends, with overrides ("key=value") applied last."""
     settings = _extended(path, ())
     if path.suffix != ".json":
         settings.values.setdefault("run", f"runs/{path.stem}")
@@ -50,22 +50,22 @@ def _extended(path: Path, below: tuple[Path, ...]) -> Settings:
     """The settings of a file merged into those of the file it extends."""
     if path.resolve() in below:
         circle = " -> ".join(file.name for file in (*below, path))
-        raise InputError(f"{path}: extends goes in a circle ({circle}); remove one of them.")
+        raise InputError(f"{path}: extends forms a cycle ({circle}); remove one of them.")
     values = read_values(path)
     name = values.pop("extends", None)
     own = Settings(values, {key: path.name for key, _ in _leaves(values)})
     if name is None:
         return own
     if not isinstance(name, str):
-        raise InputError(f"{path}: extends = {name!r} does not fit: write one name, in quotes.")
+        raise InputError(f"{path}: extends = {name!r} is not valid: write one name, in quotes.")
     base = extended(name, path, below)
     return Settings(merge(base.values, own.values), base.origins | own.origins)
 
 
 def extended(name: str, asked_by: Path, below: tuple[Path, ...] = ()) -> Settings:
-    """The settings that a file takes over by `extends = name`: all but the run.
+    """The settings that a file inherits by `extends = name`: all but `run`.
 
-    `below` are the files that extend the one that asks.
+    `below` are the files that extend `asked_by`.
     """
     base = _extended(find_preset(name, asked_by), (*below, asked_by.resolve()))
     base.values.pop("run", None)  # two configs never share a folder by accident
@@ -74,7 +74,7 @@ def extended(name: str, asked_by: Path, below: tuple[Path, ...] = ()) -> Setting
 
 
 def merge(values: Values, change: Values) -> Values:
-    """`values` with those of `change` in their place; tables are merged, all else is replaced."""
+    """`values` overridden by `change`; tables are merged, all other values are replaced."""
     merged = dict(values)
     for key, new in change.items():
         old = merged.get(key)
@@ -106,7 +106,7 @@ def read_values(path: Path) -> Values:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read the config {path}: {error}.") from None
     if not isinstance(values, dict):
-        raise InputError(f"{path} does not hold a table of settings; give a config.")
+        raise InputError(f"{path} does not contain a table of settings; give a config.")
     return cast(Values, values)
 
 
@@ -114,25 +114,25 @@ def read_values(path: Path) -> Values:
 
 
 def shipped(folder: str) -> Path:
-    """A folder that comes with Kutta: in the package of a wheel, or at the root of a checkout."""
+    """A folder shipped with Kutta: inside the installed package, or at the root of a checkout."""
     places = _PACKAGE / folder, _PACKAGE.parents[1] / folder
     for place in places:
         if place.is_dir():
             return place
     raise InputError(
-        f"The folder {folder} of Kutta is not there (looked at {places[0]}); install it again."
+        f"Kutta's folder {folder} is missing (looked in {places[0]}); reinstall Kutta."
     )
 
 
 def presets() -> dict[str, Path]:
-    """The configs that come with Kutta, by name: those of configs, then those of experiments."""
+    """The configs shipped with Kutta, by name: those of configs, then those of experiments."""
     folders = shipped("configs"), shipped("experiments") / "presets"
     files = (sorted(folder.glob("*.toml"), key=lambda file: file.stem) for folder in folders)
     return {file.stem: file for inside in files for file in inside}
 
 
 def find_config(name: str | Path) -> Path:
-    """The file or folder of this path, or else the preset of this name."""
+    """The file or folder at this path, or the preset of this name."""
     path = Path(name)
     if os.path.exists(path):  # unlike Path.exists, no error where a name is too long for a file
         return path
@@ -140,15 +140,14 @@ def find_config(name: str | Path) -> Path:
     if str(name) in known:
         return known[str(name)]
     if path.suffix or len(path.parts) > 1:
-        ours = f", or type {path.stem} for the preset" if path.stem in known else ""
+        ours = f", or use {path.stem} for the preset" if path.stem in known else ""
         raise InputError(f"There is no config file {path}; check the path{ours}.")
-    near = suggest(str(name), [*known]) or "; `kutta info --list` shows the presets"
+    near = suggest(str(name), [*known]) or "; `kutta info --list` lists the presets"
     raise InputError(sentence(f"There is no config file or preset {str(name)!r}{near}"))
 
 
 def find_preset(name: str, asked_by: Path) -> Path:
-    """The file that `extends` names: beside the file that asks, in the folder presets there, or
-    a preset of Kutta."""
+    """The file that `extends` names: relative to the file `asked_by`, or a preset of Kutta."""
     file = name if name.endswith(".toml") else f"{name}.toml"
     for beside in (asked_by.parent / file, asked_by.parent / "presets" / file):
         if beside.is_file():
@@ -156,5 +155,7 @@ def find_preset(name: str, asked_by: Path) -> Path:
     known = presets()
     if name not in known:
         near = suggest(name, [*known])
-        raise InputError(sentence(f"{asked_by}: extends = {name!r} is no file or preset{near}"))
+        raise InputError(
+            sentence(f"{asked_by}: extends = {name!r} is not a file or a preset{near}")
+        )
     return known[name]

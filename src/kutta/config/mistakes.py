@@ -1,4 +1,4 @@
-"""Settings typed by a person: reading them, and one sentence where they are wrong."""
+"""Overrides from the command line, and error messages for invalid settings."""
 
 import difflib
 import json
@@ -11,17 +11,17 @@ from pydantic import ValidationError
 
 from kutta.errors import InputError
 
-# What to do about a value, by pydantic's name of the mistake; {gaps} are filled from its context.
+# What to do about a value, by pydantic's error type; {placeholders} are filled from its context.
 _WAYS_OUT = {
     "bool_type": "write true or false",
     "int_type": "write an integer, without a point or an exponent",
     "float_type": "write a number",
     "finite_number": "write a finite number",
     "string_type": "write text, in quotes",
-    "string_too_short": "it cannot be empty",
+    "string_too_short": "it must not be empty",
     "too_short": "it needs at least {min_length} of them",
-    "list_type": 'write a list, text in it in quotes: ["a", "b"]',
-    "model_type": "it is a section, so write its settings one by one below [{key}]",
+    "list_type": 'write a list, with strings in quotes: ["a", "b"]',
+    "model_type": "it is a section; write its settings below [{key}]",
     "literal_error": "choose {expected}",
     "greater_than": "it must be more than {gt:g}",
     "greater_than_equal": "it must be at least {ge:g}",
@@ -30,7 +30,7 @@ _WAYS_OUT = {
     "is_instance_of": "it must be a {class}, such as {class}()",
 }
 
-# Names that people know from elsewhere, and ours.
+# Names used by other toolkits, and ours.
 _OTHER_NAMES = {
     "learning_rate": "train.lr",
     "epochs": "train.max_steps",
@@ -41,7 +41,7 @@ _OTHER_NAMES = {
 
 
 def parse_value(text: str) -> Any:
-    """A value on the command line is read as TOML; anything else is a string."""
+    """Parse a value of the command line as TOML; anything else is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -49,13 +49,13 @@ def parse_value(text: str) -> Any:
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:
-    """Put "section.key=value" into nested values."""
+    """Set "section.key=value" in nested values."""
     key, equals, text = override.partition("=")
     *sections, name = key.strip().split(".")
     if not equals or not name:
         raise InputError(f"--set {override!r} is not of the form key=value, e.g. model.solver=rk4.")
     for section in sections:
-        if values.get(section) is None:  # JSON writes a section that is not there as null
+        if values.get(section) is None:  # JSON writes a missing section as null
             values[section] = {}
         inner: Any = values[section]
         if not isinstance(inner, dict):
@@ -66,18 +66,18 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 
 @contextmanager
 def in_one_sentence(known: Sequence[str] = (), where: str = "") -> Generator[None]:
-    """Raise an InputError instead of a ValidationError; `where` stands before its sentence."""
+    """Raise an InputError instead of a ValidationError; `where` is put before its message."""
     try:
         yield
     except ValidationError as error:
-        told = first_mistake(error, known)
-        raise InputError(f"{where}: {told}" if where else told) from None
+        message = first_mistake(error, known)
+        raise InputError(f"{where}: {message}" if where else message) from None
 
 
 def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
-    """One sentence for the first mistake found, with the key and a way out."""
+    """One sentence for the first mistake: the key, what is wrong, and what to do."""
     mistakes = error.errors()
-    # A misspelled name comes first: what else is missing or does not fit may follow from it.
+    # A misspelled name comes first: other errors may be a consequence of it.
     mistake = min(mistakes, key=lambda found: found["type"] != "extra_forbidden")
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in mistake["loc"])[1:]
     if mistake["type"] == "extra_forbidden":
@@ -91,20 +91,20 @@ def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
     known_way = _WAYS_OUT.get(mistake["type"], "").format(key=key, **mistake.get("ctx", {}))
     if mistake["type"] == "list_type":
         known_way = _list_wanted(key, mistake["input"], known_way)
-    return f"{key} = {_shown(mistake['input'])} does not fit: {known_way or message.lower()}."
+    return f"{key} = {_shown(mistake['input'])} is not valid: {known_way or message.lower()}."
 
 
 def _list_wanted(key: str, value: Any, way_out: str) -> str:
-    """What to write where a list should stand, inside a list or on a command line."""
+    """What to write where a list is expected, inside a list or on the command line."""
     if key.endswith("]"):
         return f"{key.rpartition('[')[0]} is a list of rows, e.g. [[1]]"
     if isinstance(value, str):  # ["1/2"] has become [1/2], which is no TOML
-        way_out += "; on a command line put '...' around the whole setting: shells eat quotes"
+        way_out += "; on the command line, put single quotes around the whole setting"
     return way_out
 
 
 def sentence(text: str) -> str:
-    """The text with its full stop, unless it ends with a question."""
+    """The text with a full stop, unless it ends in a question mark."""
     return text if text.endswith("?") else f"{text}."
 
 
@@ -114,13 +114,13 @@ def _shown(value: Any) -> str:
 
 
 def _known_setting(key: str, known: Sequence[str]) -> str:
-    """Which setting may be meant by a name that is none, else those of its section."""
+    """The setting that an unknown name may stand for, or those of its section."""
     section, _, name = key.rpartition(".")
     everywhere = {full.rpartition(".")[2]: full for full in known}
     here = {full.rpartition(".")[2]: full for full in known if full.rpartition(".")[0] == section}
     if _OTHER_NAMES.get(name) in known:
         return f"; did you mean {_OTHER_NAMES[name]}?"
-    # Names alone are compared: with their section before them, all of its settings look alike.
+    # Compare names without their section: with it, all settings of a section look alike.
     near = _near(name, here, 0.6) or _near(name, everywhere, 0.75)
     if near:
         return f"; did you mean {(everywhere | here)[near[0]]}?"
@@ -128,7 +128,7 @@ def _known_setting(key: str, known: Sequence[str]) -> str:
 
 
 def check_names(options: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse an option of a function that it does not have."""
+    """Reject an option that a function does not have."""
     names = [*known]
     for name in options:
         if name not in names:
@@ -136,7 +136,7 @@ def check_names(options: Iterable[str], known: Iterable[str]) -> None:
 
 
 def suggest(name: str, known: Sequence[str]) -> str:
-    """'; did you mean ...?' where something known is near, else what there is."""
+    """'; did you mean ...?' if there is a close match, else the list of what is known."""
     near = sorted(_near(name, known, 0.6))
     if near:
         return f"; did you mean {' or '.join(near)}?"
@@ -144,7 +144,7 @@ def suggest(name: str, known: Sequence[str]) -> str:
 
 
 def _near(name: str, known: Iterable[str], likeness: float) -> list[str]:
-    """The known words most like this one, whatever their case; an equal one stands alone."""
+    """The closest known words, ignoring case; only the word itself if it is known."""
     words = {word.lower(): word for word in known}
     if name.lower() in words:
         return [words[name.lower()]]

@@ -19,7 +19,7 @@ else:  # the choices are the entries' names
 
 
 class TableauConfig(Section):
-    """A Runge-Kutta method of one's own, for solver = "custom"."""
+    """A custom Runge-Kutta method, for solver = "custom"."""
 
     a: list[list[Any]] = Field(description='rows below the diagonal, e.g. [["1/2"], [0, "3/4"]]')
     b: list[Any] = Field(description='weights that add up to 1, e.g. ["2/9", "1/3", "4/9"]')
@@ -41,19 +41,21 @@ class TableauConfig(Section):
 class ModelConfig(Section):
     """Sizes and the numerical method."""
 
-    d_model: int = Field(default=512, ge=2, description="width of the states")
-    ffn: int = Field(default=2048, ge=1, description="width inside the feed-forward sublayer")
-    heads: int = Field(default=8, ge=1, description="attention heads")
+    d_model: int = Field(default=512, ge=2, description="width of the hidden states")
+    ffn: int = Field(default=2048, ge=1, description="inner width of the feed-forward sublayer")
+    heads: int = Field(default=8, ge=1, description="number of attention heads")
     encoder_layers: int = Field(
-        default=6, ge=0, description="encoder depth; 0 for a language model"
+        default=6, ge=0, description="number of encoder layers; 0 for a language model"
     )
-    decoder_layers: int = Field(default=6, ge=1, description="decoder (or language model) depth")
+    decoder_layers: int = Field(
+        default=6, ge=1, description="number of decoder (or language model) layers"
+    )
     solver: str = Field(
         default="rk2", description="method of the encoder's (or language model's) blocks"
     )
     gamma: GammaName = Field(default="tableau", description="weights of the stages")
-    gamma_start: StartName = Field(default="ones", description="where learned weights start")
-    share_gamma: bool = Field(default=False, description="all blocks learn the same weights")
+    gamma_start: StartName = Field(default="ones", description="initial values of learned weights")
+    share_gamma: bool = Field(default=False, description="share learned weights between blocks")
     tableau: TableauConfig | None = Field(
         default=None, description='[model.tableau] with a and b, for solver = "custom"'
     )
@@ -65,7 +67,7 @@ class ModelConfig(Section):
         default="tableau", description="weights of the decoder's stages"
     )
     replicate: Literal["paper", "release"] = Field(
-        default="paper", description="what F is: the increment, or as in the authors' release"
+        default="paper", description="F is the increment, or what the authors' release computes"
     )
     norm: Literal["pre", "post"] = Field(
         default="pre", description="LayerNorm inside F, or after each residual addition"
@@ -78,40 +80,44 @@ class ModelConfig(Section):
     )
     stage_parameters: Literal["shared", "separate"] = Field(
         default="shared",
-        description="one set of parameters for all stages of a block, or each its own",
+        description="one set of parameters for all stages of a block, or one for each stage",
     )
     layer_drop: float = Field(
         default=0.0, ge=0.0, lt=1.0, description="skip whole layers at random in training"
     )
     tie_embeddings: bool = Field(
         default=True,
-        description="the output layer is the target embedding; a language model's is not, unless "
-        "asked for",
+        description="use the target embedding as the output layer; a language model's default is "
+        "false",
     )
-    relative_positions: int = Field(default=8, ge=0, description="clip distance; 0 for none")
+    relative_positions: int = Field(
+        default=8, ge=0, description="clipping distance of relative positions; 0 for none"
+    )
     dropout: float = Field(
-        default=0.1, ge=0.0, lt=1.0, description="after each sublayer and embedding"
+        default=0.1, ge=0.0, lt=1.0, description="dropout after each sublayer and embedding"
     )
     attention_dropout: float = Field(
-        default=0.1, ge=0.0, lt=1.0, description="on attention weights"
+        default=0.1, ge=0.0, lt=1.0, description="dropout on attention weights"
     )
-    relu_dropout: float = Field(default=0.1, ge=0.0, lt=1.0, description="inside the feed-forward")
+    relu_dropout: float = Field(
+        default=0.1, ge=0.0, lt=1.0, description="dropout inside the feed-forward sublayer"
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _untied_language_model(cls, values: Any) -> Any:
-        """A language model has an output layer of its own where nothing else is said."""
+        """A language model has a separate output layer by default."""
         if not isinstance(values, dict):
             return values
         settings = cast(dict[str, Any], values)
-        alone = settings.get("encoder_layers") == 0
-        return {"tie_embeddings": False} | settings if alone else settings
+        language_model = settings.get("encoder_layers") == 0
+        return {"tie_embeddings": False} | settings if language_model else settings
 
     @field_validator("solver", "decoder_solver")
     @classmethod
     def _known_method(cls, name: str) -> str:
         if name not in METHODS:
-            raise ValueError(f"no method is called {name!r}{suggest(name, list(METHODS))}")
+            raise ValueError(f"there is no method {name!r}{suggest(name, list(METHODS))}")
         return name
 
     def own_tableau(self) -> ButcherTableau | None:
@@ -134,19 +140,19 @@ class ModelConfig(Section):
         )
         yield (
             CUSTOM not in names and own is not None,
-            "[model.tableau] is for solver = 'custom'; set that, or leave the table out",
+            "[model.tableau] is for solver = 'custom'; set the solver, or remove the table",
         )
         for side, method, gamma in sides:
             tableau, needed = tableau_of(method, own), GAMMAS[gamma].stages
             yield (
                 gamma != "tableau" and tableau is None,
-                f"{side}gamma = {gamma!r} needs a Runge-Kutta method, and {side}solver = "
-                f"{method!r} is none; leave {side}gamma out",
+                f"{side}gamma = {gamma!r} needs a Runge-Kutta method, but {side}solver = "
+                f"{method!r} is not one; remove {side}gamma",
             )
             yield (
                 needed is not None and tableau is not None and tableau.stages != needed,
                 f"{side}gamma = {gamma!r} weighs {needed} stages, but {method} has "
-                f"{tableau and tableau.stages}; take a method of {needed}, such as "
+                f"{tableau and tableau.stages}; choose a method with {needed}, such as "
                 f"{_listed(n for n, t in TABLEAUX.items() if t.stages == needed)}",
             )
         starting = [name for name, kind in GAMMAS.items() if kind.starts]
@@ -168,18 +174,18 @@ class ModelConfig(Section):
         others = ", ".join(sorted(name for name in names if tableau_of(name, own) is None))
         yield (
             release and bool(others),
-            f"replicate = 'release' needs Runge-Kutta methods, and {others} is none; take rk2",
+            f"replicate = 'release' needs Runge-Kutta methods, but {others} is not one; choose rk2",
         )
         yield release and post, "replicate = 'release' needs norm = 'pre'"
         yield (
             release and self.stage_parameters == "separate",
-            "replicate = 'release' takes a whole layer as its stage, always the same: set "
+            "replicate = 'release' uses the same whole layer for all stages: set "
             "stage_parameters = 'shared'",
         )
         yield (
             post and (names != {"euler"} or gammas != {"tableau"}),
             "norm = 'post' is not a step of an ODE: set solver and decoder_solver to 'euler', and "
-            "leave the gammas out",
+            "remove the gammas",
         )
         yield (
             self.init == "admin" and not post,

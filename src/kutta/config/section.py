@@ -1,4 +1,4 @@
-"""What all sections of a config have in common."""
+"""The base class of all sections of a config."""
 
 from collections.abc import Iterator
 from typing import Self
@@ -7,12 +7,12 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Section(BaseModel):
-    """A group of settings: unknown names are errors, values cannot change after loading."""
+    """A group of settings: unknown names are errors, and values cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     def mistakes(self) -> Iterator[tuple[bool, str]]:
-        """Settings that do not go together, each with the sentence to say where they do not."""
+        """Checks of settings against each other: whether they conflict, and the message."""
         yield from ()
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Options by name, spelled out in a signature: for help(), notebooks and the command line."""
+"""Explicit signatures for functions with **options: for help(), notebooks and the CLI."""
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
@@ -8,9 +8,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def spelled_out(options: Mapping[str, Any]) -> Callable[[F], F]:
-    """Show these options (name: annotation), all None by default, in the place of **options.
+    """Show these options (name: annotation) in the signature instead of **options.
 
-    They stand before the other parameters that are given by name only.
+    Their default is None. They come before the other keyword-only parameters.
     """
     shown = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)

@@ -1,1 +1,1 @@
-"""Named public corpora: fetched, verified, cleaned and split, before the straight line begins."""
+"""Public corpora by name: downloaded, verified, cleaned and split."""

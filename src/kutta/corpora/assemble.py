@@ -1,4 +1,4 @@
-"""From a recipe to a folder of text: fetch, extract, clean, count, and a report beside it."""
+"""From a recipe to a folder of text: fetch, extract, clean, count, and write a report."""
 
 import gzip
 import hashlib
@@ -25,8 +25,8 @@ from kutta.files import atomic_path, remove, write_json
 
 REPORT = "report.json"
 DOWNLOADS = "downloads"
-TOLERANCE = 0.1  # how far a cleaned text may be from the paper's length before we say so
-STEP = 10_000  # lines between two movements of the progress bar
+TOLERANCE = 0.1  # relative difference to the paper's number of lines that gives a warning
+STEP = 10_000  # lines between updates of the progress bar
 
 Archives = dict[str, Path]
 Outcome = dict[str, dict[str, Any]]  # split -> what was written and dropped
@@ -40,17 +40,17 @@ def make_corpus(
     progress: Progress | None = None,
     patience: Patience | None = None,
 ) -> dict[str, Any] | None:
-    """Make the folder `root/recipe.name`; return its report, or None where it is there already."""
+    """Create the folder `root/recipe.name`; return its report, or None if it already exists."""
     folder = root / recipe.name
     if not overwrite and is_made(recipe, root):
         return None
     if not overwrite and folder.exists():
         raise InputError(
-            f"{folder} is there, but this version of the recipe did not make it; move it away, "
-            "or add --overwrite to replace it."
+            f"{folder} exists but was not created by this version of the recipe; move it, or add "
+            "--overwrite to replace it."
         )
     if by_hand and not by_hand.is_dir():
-        raise InputError(f"There is no folder {by_hand}; give --from the folder of the downloads.")
+        raise InputError(f"There is no folder {by_hand}; set --from to the folder of the files.")
     with progress or Progress(disable=True) as bar:
         archives = {
             name: fetch(name, source, root / DOWNLOADS, by_hand, patience or Patience(), bar)
@@ -68,7 +68,7 @@ def make_corpus(
 
 
 def is_made(recipe: Recipe, root: Path) -> bool:
-    """Whether the folder is there, complete, and made by this version of the recipe."""
+    """Whether the folder is complete and was created by this version of the recipe."""
     try:
         text = (root / recipe.name / REPORT).read_text(encoding="utf-8")
         report = cast(dict[str, Any], json.loads(text))
@@ -78,7 +78,7 @@ def is_made(recipe: Recipe, root: Path) -> bool:
 
 
 class _Text:
-    """A split on its way to the disk: one file per language, counted and hashed."""
+    """A writer for a split: one file per language, counted and hashed."""
 
     def __init__(
         self, stack: ExitStack, stem: Path, languages: Sequence[str], end: str = ""
@@ -96,7 +96,7 @@ class _Text:
         self.lines += 1
 
     def outcome(self, expected: int | None, dropped: Counter[str]) -> dict[str, Any]:
-        """What the report says of this split; the sha256 are of the uncompressed text."""
+        """The report of this split; the sha256 are of the uncompressed text."""
         hashes = {language: known.hexdigest() for language, known in self._hashes.items()}
         facts = {"lines": self.lines, "expected": expected, "dropped": dict(dropped)}
         return facts | {"sha256": hashes}
@@ -104,7 +104,7 @@ class _Text:
 
 @contextmanager
 def _create(path: Path) -> Generator[BinaryIO]:
-    """A file to write to, packed where its name ends in .gz."""
+    """A file to write to, compressed if its name ends in .gz."""
     with open(path, "wb") as raw:
         if path.suffix != ".gz":
             yield raw
@@ -117,12 +117,12 @@ def _create(path: Path) -> Generator[BinaryIO]:
 
 
 def _write_split(split: Split, archives: Archives, folder: Path, bar: Progress) -> dict[str, Any]:
-    """Join the parts of a split, cleaned or as published, and check what came out."""
+    """Concatenate the parts of a split, cleaned or as published, and check the result."""
     languages = list(split.parts[0])
     task = bar.add_task(f"writing {split.name}", total=split.lines, unit="lines")
     dropped: Counter[str] = Counter()
     rows = chain.from_iterable(read_rows(part, archives) for part in split.parts)
-    end = ".gz" if split.cleaning else ""  # what is cleaned is long
+    end = ".gz" if split.cleaning else ""  # cleaned text is large
     with ExitStack() as stack:
         text = _Text(stack, folder / split.name, languages, end)
         for raw in _watched(rows, bar, task):
@@ -143,7 +143,7 @@ def _write_split(split: Split, archives: Archives, folder: Path, bar: Progress) 
 def _write_table(
     table: Table, languages: tuple[str, ...], archives: Archives, folder: Path, bar: Progress
 ) -> Outcome:
-    """Deal the pairs of a table to train, valid and test by their English side."""
+    """Distribute the pairs of a table over train, valid and test by their English side."""
     task = bar.add_task("writing", total=table.lines, unit="lines")
     dropped: Counter[str] = Counter()
     credits = folder / "attribution.tsv"
@@ -168,7 +168,7 @@ def _write_table(
     empty = [name for name, text in texts.items() if not text.lines]
     if empty:
         raise InputError(
-            f"{archives[table.member.source]} has too few pairs: nothing is left for "
+            f"{archives[table.member.source]} has too few pairs: there are none for "
             f"{' and '.join(empty)}; delete it and run the same command to download it again."
         )
     outcome = {name: text.outcome(None, Counter()) for name, text in texts.items()}
@@ -186,20 +186,20 @@ def _watched(
 
 
 def _published(raw: Sequence[bytes], languages: Sequence[str], name: str) -> list[str]:
-    """A row as it was published, only in today's letters."""
+    """A row as published, with normalised letters."""
     try:
         return [respell(side.decode(), end) for side, end in zip(raw, languages, strict=True)]
     except UnicodeDecodeError as error:
         raise InputError(
-            f"The text for {name} is not valid UTF-8 ({error.reason}); it is damaged, so delete "
-            "its download and run the same command."
+            f"The text for {name} is damaged: it is not valid UTF-8 ({error.reason}); delete its "
+            "download and run the same command again."
         ) from error
 
 
 def _check(split: Split, outcome: dict[str, Any]) -> None:
-    """A text that is not cleaned must be the published one to the line, where known to the byte."""
+    """Check that text that is not cleaned has the published lines and, if known, checksum."""
     sources = ", ".join(sorted({m.source for part in split.parts for m in part.values()}))
-    remedy = f"so {sources} is not the text that was published; get it by hand and add --from DIR."
+    remedy = f"so {sources} is not the published text; download it manually and add --from DIR."
     if split.cleaning is None and outcome["lines"] != split.lines:
         raise InputError(
             f"{split.name} has {outcome['lines']:,} lines instead of {split.lines:,}, {remedy}"
@@ -211,11 +211,11 @@ def _check(split: Split, outcome: dict[str, Any]) -> None:
                 f"{outcome['sha256'][language]} instead of {sha256}, {remedy}"
             )
     if not outcome["lines"]:
-        raise InputError(f"Nothing is left for {split.name}, {remedy}")
+        raise InputError(f"{split.name} is empty, {remedy}")
 
 
 def _report(recipe: Recipe, hashes: dict[str, str], splits: Outcome) -> dict[str, Any]:
-    """What was made of what; kept beside the text."""
+    """The report that is saved with the text: sources, cleaning and splits."""
     cleanings = (
         [recipe.text.cleaning]
         if isinstance(recipe.text, Table)
@@ -237,7 +237,7 @@ def _report(recipe: Recipe, hashes: dict[str, str], splits: Outcome) -> dict[str
 
 
 def summary(report: dict[str, Any]) -> Iterator[str]:
-    """The report for a person, one line per split."""
+    """The report as text, one line per split."""
     for name, split in report["splits"].items():
         dropped = sum(split["dropped"].values())
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in split["dropped"].items())
@@ -245,4 +245,4 @@ def summary(report: dict[str, Any]) -> Iterator[str]:
         yield line + (f"; {dropped:,} dropped: {reasons}" if dropped else "")
         expected = split["expected"]
         if expected and abs(split["lines"] - expected) > TOLERANCE * expected:
-            yield f"{'':<12}the paper has about {expected:,}: compare before you trust results"
+            yield f"{'':<12}warning: the paper has about {expected:,} lines"

@@ -1,4 +1,4 @@
-"""Which sentence pairs are kept, in which letters, and which of them are held out."""
+"""Normalising, filtering and splitting sentence pairs."""
 
 import hashlib
 import re
@@ -12,12 +12,12 @@ LETTERS = {"ro": str.maketrans("şţŞŢ", "șțȘȚ")}
 
 
 def respell(text: str, language: str) -> str:
-    """The same text in the letters its language uses today."""
+    """The text in the current orthography of its language."""
     return text.translate(LETTERS[language]) if language in LETTERS else text
 
 
 def tidy(raw: bytes, language: str) -> str | None:
-    """A sentence with composed letters (NFC) and single spaces; None where it is not text."""
+    """A sentence in NFC with single spaces; None if it is not text."""
     try:
         text = unicodedata.normalize("NFC", raw.decode("utf-8"))
     except UnicodeDecodeError:
@@ -26,7 +26,7 @@ def tidy(raw: bytes, language: str) -> str | None:
 
 
 def fault(row: Sequence[str | None], cleaning: Cleaning) -> str:
-    """Why a tidy row is dropped; empty where it is kept."""
+    """Why a row is dropped; empty if it is kept."""
     if None in row:
         return "not text"
     words = [text.count(" ") + 1 if text else 0 for text in row if text is not None]
@@ -38,9 +38,9 @@ def fault(row: Sequence[str | None], cleaning: Cleaning) -> str:
 
 
 def held_out(english: str, one_in: int) -> str:
-    """The split of a sentence: a hash of its words decides, so order and growth change nothing.
+    """The split of a sentence, by a hash of its words: independent of order and corpus size.
 
-    Case and punctuation do not count: "Run!" and "Run." go the same way.
+    Case and punctuation do not count: "Run!" and "Run." are in the same split.
     """
     words = " ".join(re.findall(r"\w+", english.casefold()))
     number = int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big")

@@ -1,4 +1,4 @@
-"""Downloads that go on where they stopped: a part is never thrown away, an end is never guessed."""
+"""Resumable downloads: partial files are kept, and completeness is verified."""
 
 import json
 import re
@@ -15,30 +15,30 @@ from kutta.errors import InputError
 from kutta.files import link_or_copy, lock, remove, write_json
 
 CHUNK = 1 << 18
-AGAIN = {408, 429}  # "too slow" and "too often": worth another attempt, as every 5xx is
-# The bytes as they are stored: a server that unpacks a .gz on the way would break length and range.
+AGAIN = {408, 429}  # request timeout and too many requests: retried, like every 5xx
+# No transfer encoding: a server that unpacks a .gz would break length and range.
 HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; kutta)", "Accept-Encoding": "identity"}
 
 
 @dataclass(frozen=True)
 class Patience:
-    """When to give up on a server."""
+    """Retries and timeouts."""
 
-    attempts: int = 4  # in a row that bring nothing new
-    wait: float = 1.0  # seconds before the second attempt; doubles with every further one
-    silence: float = 30.0  # seconds without a byte after which a connection counts as stalled
+    attempts: int = 4  # consecutive attempts without new bytes
+    wait: float = 1.0  # seconds before the second attempt; doubles with each further one
+    silence: float = 30.0  # timeout in seconds without a byte
 
 
 class CutShortError(Exception):
-    """The transfer ended too early, or sent what does not fit to what we have."""
+    """The transfer ended early, or sent bytes that do not match the partial file."""
 
 
 class RefusedError(Exception):
-    """The server answered, and the answer is not the file."""
+    """The server responded with an error status."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"the server answered {status} {reason}".strip())
-        self.final = status < 500 and status not in AGAIN  # asking again cannot help
+        self.final = status < 500 and status not in AGAIN  # a retry cannot help
 
 
 FAILURES = (requests.RequestException, TransportError, CutShortError, RefusedError)
@@ -46,41 +46,40 @@ FAILURES = (requests.RequestException, TransportError, CutShortError, RefusedErr
 
 @dataclass(frozen=True)
 class Resume:
-    """A downloader for pooch that continues `part`, and leaves it there when something fails."""
+    """A downloader for pooch that resumes `part`, and keeps it if the download fails."""
 
     part: Path
     patience: Patience
-    seen: Callable[[int, int | None], object]  # told how many bytes are there, of how many
+    seen: Callable[[int, int | None], object]  # called with the bytes so far and the total
 
     def __call__(
         self, url: str, output: Any, pooch: Any, *, check_only: bool | None = None
     ) -> None:
-        """Download `url` into the part and hand `output` the same bytes."""
+        """Download `url` into the part and link it to `output`."""
         try:
             with open(self.part, "ab") as file:
                 lock(
                     file.fileno(),
-                    f"Another process is downloading {self.part} right now; wait until it has "
-                    "finished.",
+                    f"Another process is downloading {self.part}; wait until it has finished.",
                 )
                 self._complete(url, file)
             link_or_copy(self.part, Path(output))  # pooch removes its copy if a checksum is wrong
         except OSError as error:
             raise InputError(
-                f"Cannot write {self.part}: {error.strerror or error}; what was downloaded is "
-                "kept, so free some space and run the same command again."
+                f"Cannot write {self.part}: {error.strerror or error}; free some disk space and "
+                "run the same command to resume."
             ) from error
         finally:
             if self.part.is_file() and not self.part.stat().st_size:
                 remove(self.part)
 
     def done(self) -> None:
-        """Forget the part: its bytes have their final name."""
+        """Remove the part and its metadata."""
         remove(self.part)
         remove(_notes(self.part))
 
     def _complete(self, url: str, file: BinaryIO) -> None:
-        """Ask again and again for what is missing, as long as new bytes arrive."""
+        """Request the missing bytes until the file is complete, with retries."""
         failures, most = 0, file.tell()
         while True:
             try:
@@ -104,16 +103,16 @@ def _transfer(
         return
     with requests.get(url, headers=_wanted(have, before), stream=True, timeout=silence) as response:
         if response.status_code == 416 and _total(response) == have:
-            return  # "nothing after that": we have it all
+            return  # range not satisfiable: the file is complete
         if response.status_code == 416 or not _fits(response, have, before):
             _cut(file, 0)
-            raise CutShortError("the server has another file than the one we began")
+            raise CutShortError("the file on the server has changed")
         if response.status_code >= 400:
             raise RefusedError(response.status_code, response.reason or "")
-        _cut(file, _start(response))  # 0 where the server ignored what we asked for
+        _cut(file, _start(response))  # 0 if the server ignored the range
         total = _total(response)
         write_json(notes, {"url": url, "validator": _validator(response), "total": total})
-        # what has come is written at once: whole chunks would be lost when the server falls silent
+        # Write bytes as they arrive: incomplete chunks would be lost when the connection stalls.
         while chunk := response.raw.read1(CHUNK, decode_content=False):
             file.write(chunk)
             seen(file.tell(), total)
@@ -127,7 +126,7 @@ def _cut(file: BinaryIO, length: int) -> None:
 
 
 def _wanted(have: int, before: dict[str, Any]) -> dict[str, str]:
-    """Headers that ask for the rest, but for everything where the file has changed meanwhile."""
+    """Headers that request the rest, or the whole file if it has changed."""
     if not have:
         return HEADERS
     unchanged = {"If-Range": before["validator"]} if before.get("validator") else {}
@@ -135,7 +134,7 @@ def _wanted(have: int, before: dict[str, Any]) -> dict[str, str]:
 
 
 def _fits(response: requests.Response, have: int, before: dict[str, Any]) -> bool:
-    """Whether a partial answer continues what is there; a whole one always does."""
+    """Whether a partial response matches the partial file; a complete one always does."""
     if response.status_code != 206:
         return True
     same_file = before.get("total") in (None, _total(response))
@@ -143,7 +142,7 @@ def _fits(response: requests.Response, have: int, before: dict[str, Any]) -> boo
 
 
 def _start(response: requests.Response) -> int:
-    """Where the bytes that come now belong; -1 where the server does not say."""
+    """The offset of the response in the file; -1 if the server does not send it."""
     if response.status_code != 206:
         return 0
     found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
@@ -151,7 +150,7 @@ def _start(response: requests.Response) -> int:
 
 
 def _total(response: requests.Response) -> int | None:
-    """The length of the whole file, where the server tells."""
+    """The length of the whole file; None if the server does not send it."""
     if response.status_code in (206, 416):
         found = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
         return int(found[1]) if found else None
@@ -160,20 +159,20 @@ def _total(response: requests.Response) -> int | None:
 
 
 def _validator(response: requests.Response) -> str:
-    """What tells this version of the file from another; a weak ETag does not."""
+    """The identifier of this version of the file: a strong ETag, or its date."""
     etag = response.headers.get("ETag", "")
     return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
 
 
 def _notes(part: Path) -> Path:
-    """Where the validator and the length of a part are kept for the next run."""
+    """The file with the validator and the length of a part, for resuming."""
     return part.with_name(f"{part.name}.json")
 
 
 def _remembered(notes: Path) -> dict[str, Any]:
     try:
         found: Any = json.loads(notes.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none yet, or damaged: then we know nothing
+    except (OSError, ValueError):  # missing or damaged
         return {}
     return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
@@ -182,18 +181,18 @@ def _failure(part: Path, url: str, error: Exception, silence: float) -> InputErr
     name, size = part.name.removesuffix(".part"), part.stat().st_size
     kept = f" ({size:,} bytes are kept)" if size else ""
     moved = isinstance(error, RefusedError) and error.final
-    advice = "look for its new address" if moved else f"run the same command to go on{kept}"
+    advice = "look for its new address" if moved else f"run the same command to resume{kept}"
     return InputError(
         f"Cannot download {name} from {url}: {_reason(error, silence)}; {advice}, or download it "
-        f"by hand, save it as {name} in a folder DIR and add --from DIR."
+        f"manually, save it as {name} in a folder DIR and add --from DIR."
     )
 
 
 def _reason(error: Exception, silence: float) -> str:
     if "timed out" in str(error).lower():
-        return f"the server was silent for {silence:g} seconds"
+        return f"the connection timed out after {silence:g} seconds"
     if isinstance(error, requests.exceptions.SSLError):
-        return "the server cannot prove who it is (its certificate is not trusted here)"
+        return "the certificate of the server is not trusted"
     if isinstance(error, requests.ConnectionError):
         return "there is no connection to the server"
     return "the connection broke" if isinstance(error, TransportError) else str(error)

@@ -1,4 +1,4 @@
-"""Text out of archives, as a stream: nothing is unpacked to the disk, no name in one is trusted."""
+"""Text from archives, as a stream: nothing is unpacked to disk, and member names are checked."""
 
 import gzip
 import html
@@ -18,17 +18,17 @@ from typing import IO, BinaryIO, cast
 from kutta.corpora.recipes import Part
 from kutta.errors import InputError
 
-MAX_LINE = 1 << 20  # a line of a megabyte is not a sentence, but a damaged or hostile file
-MAX_TEXT = 1 << 35  # nor is a text of 32 GB one of ours; the longest, 10^9 French, has 4
+MAX_LINE = 1 << 20  # bytes of a line; a longer one means a damaged or malicious file
+MAX_TEXT = 1 << 35  # bytes of a text; the largest, 10^9 French, has 4 GB
 BUFFER = 1 << 20
 
 DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
 def read_rows(part: Part, archives: Mapping[str, Path]) -> Iterator[tuple[bytes, ...]]:
-    """Line by line the texts of a part side by side, one column per language.
+    """The parallel lines of a part, one column per language.
 
-    Two texts of one archive are read through two streams, so memory stays flat at any size.
+    Two texts of one archive are read through two streams, so memory is bounded.
     """
     places = sorted({str(archives[member.source]) for member in part.values()})
     try:
@@ -41,19 +41,20 @@ def read_rows(part: Part, archives: Mapping[str, Path]) -> Iterator[tuple[bytes,
                 if None in row:
                     short = list(part)[row.index(None)]
                     raise InputError(
-                        f"In {', '.join(places)} the text in {short!r} ends after {number:,} lines "
-                        "but its translation goes on; delete the file and run the same command."
+                        f"In {', '.join(places)} the text in {short!r} has only {number:,} lines "
+                        "but its translation has more; delete the file and run the same command "
+                        "again."
                     )
                 yield row
     except DAMAGE as error:
         raise InputError(
-            f"{', '.join(places)} is damaged or cut short ({error}); delete it and run the same "
+            f"{', '.join(places)} is damaged or truncated ({error}); delete it and run the same "
             "command to download it again."
         ) from error
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The lines of a text, without their newline; of .sgm the segments."""
+    """The lines of a text without their newline, or the segments of an .sgm file."""
     if name.endswith(".sgm"):
         return _segments(stream, name)
     return _plain_lines(stream, name)
@@ -72,9 +73,9 @@ def _plain_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _segments(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The text of every <seg>, with entities resolved and single spaces, as sacrebleu has it.
+    """The text of every <seg>, with entities resolved and single spaces, as in sacrebleu.
 
-    These files look like XML but are not: a bare & occurs. So only `&name;` is an entity.
+    These files are not valid XML: a bare & occurs. So only `&name;` is an entity.
     """
     raw = stream.read(MAX_LINE * 64 + 1)
     if len(raw) > MAX_LINE * 64:
@@ -90,7 +91,7 @@ def _segments(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 @contextmanager
 def _open(archive: Path, path: str) -> Generator[BinaryIO]:
-    """The uncompressed bytes of a member; without a path those of a .gz file."""
+    """The uncompressed bytes of a member; without a path, those of the file itself."""
     with ExitStack() as stack:
         if not path:
             raw: IO[bytes] = stack.enter_context(open(archive, "rb"))
@@ -128,7 +129,7 @@ def _zip_member(archive: Path, path: str) -> Generator[IO[bytes]]:
 
 
 def _safe(name: str, archive: Path) -> str:
-    """The plain form of a member's name; one that points outside means the archive is hostile."""
+    """The normalised name of a member; one that points outside is rejected."""
     plain = posixpath.normpath(name.replace("\\", "/"))
     if plain.startswith(("/", "../")) or plain == "..":
         raise InputError(
@@ -140,6 +141,6 @@ def _safe(name: str, archive: Path) -> str:
 
 def _missing(archive: Path, path: str) -> InputError:
     return InputError(
-        f"There is no {path} in {archive}; it is another file than expected, so delete it and "
-        "run the same command, or get the right one by hand and add --from DIR."
+        f"There is no {path} in {archive}, so it is not the expected file; delete it and run the "
+        "same command, or download the right one manually and add --from DIR."
     )

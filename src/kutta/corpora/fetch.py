@@ -1,4 +1,4 @@
-"""A verified file, whether it was downloaded by hand, before, or now. Trust on first use."""
+"""Verified files: downloaded manually, earlier or now. Checksums are trusted on first use."""
 
 import json
 from pathlib import Path, PurePosixPath
@@ -27,14 +27,14 @@ def fetch(
 ) -> Path:
     """The file `name`: from the folder `by_hand`, else from `folder`, else from its address.
 
-    It is checked against the checksum recorded when it first served, else the published one.
+    It is checked against the checksum recorded on first use, or the published one.
     """
     known = recorded(folder).get(name) or source.checksum or None
     if by_hand and (path := _find(by_hand, name, source)):
         if not hash_matches(path, known):
             raise _changed(name, path, known, folder)
         return path
-    pooch.get_logger().setLevel("WARNING")  # the progress bar says the rest
+    pooch.get_logger().setLevel("WARNING")  # the progress bar shows the rest
     task = progress.add_task(name, total=None, unit="bytes")
     resume = Resume(
         folder / f"{name}.part",
@@ -43,11 +43,11 @@ def fetch(
     )
     try:
         pooch.retrieve(source.url, known, name, folder, downloader=cast(Any, resume))
-    except ValueError as error:  # how pooch says that a checksum is wrong
+    except ValueError as error:  # raised by pooch for a wrong checksum
         raise _changed(name, resume.part, known, folder) from error
     except OSError as error:
         raise InputError(
-            f"Cannot keep downloads in {folder}: {error.strerror or error}; choose another --dir."
+            f"Cannot write downloads to {folder}: {error.strerror or error}; choose another --dir."
         ) from error
     finally:
         progress.remove_task(task)
@@ -56,7 +56,7 @@ def fetch(
 
 
 def recorded(folder: Path) -> dict[str, str]:
-    """The sha256 of every file that has served, by name."""
+    """The recorded sha256 of every file used so far, by name."""
     path = folder / RECORD
     if not path.is_file():
         return {}
@@ -65,12 +65,12 @@ def recorded(folder: Path) -> dict[str, str]:
         return {str(name): str(sha256) for name, sha256 in cast(dict[Any, Any], found).items()}
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(
-            f"{path} is damaged ({error}); mend it, or delete it to trust the files that are there."
+            f"{path} is damaged ({error}); repair it, or delete it to trust the existing files."
         ) from error
 
 
 def record(folder: Path, files: dict[str, Path]) -> dict[str, str]:
-    """Keep the sha256 of files that have just served; return those of `files`."""
+    """Record the sha256 of `files` on first use; return them."""
     known = recorded(folder)
     found = {name: known.get(name) or pooch.file_hash(str(path)) for name, path in files.items()}
     if not found.items() <= known.items():
@@ -79,7 +79,7 @@ def record(folder: Path, files: dict[str, Path]) -> dict[str, str]:
 
 
 def _find(folder: Path, name: str, source: Source) -> Path | None:
-    """A file under our name or under the one it is published with."""
+    """A file under our name or under its published name."""
     published = PurePosixPath(urlsplit(source.url).path).name
     return next((folder / n for n in (name, published) if (folder / n).is_file()), None)
 
@@ -87,7 +87,7 @@ def _find(folder: Path, name: str, source: Source) -> Path | None:
 def _changed(name: str, path: Path, known: str | None, folder: Path) -> InputError:
     sha256 = pooch.file_hash(str(path))
     return InputError(
-        f"{path} is not {name} as it should be: its checksum is {sha256}, not {known}; delete it "
-        f"(or save the right one as {name}) to go on without it, or, if it was really published "
-        f'anew, put "{name}": "{sha256}" into {folder / RECORD} and run the same command.'
+        f"{path} has the wrong checksum: {sha256}, not {known}; delete it (or save the right file "
+        f"as {name}) and run the same command, or, if {name} was republished, first put "
+        f'"{name}": "{sha256}" into {folder / RECORD}.'
     )

@@ -1,4 +1,4 @@
-"""Named public corpora as data: which texts they are made of, how they are cleaned and split."""
+"""Public corpora as data: their source files, cleaning and splits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from kutta.errors import InputError
 
 
 class Member(NamedTuple):
-    """A text inside a downloaded file; without a path the file itself is the text (.gz)."""
+    """A text inside a downloaded file; without a path, the file itself (.gz) is the text."""
 
     source: str  # a name in SOURCES
     path: str = ""
@@ -21,7 +21,7 @@ Part = Mapping[str, Member]  # language -> its text; line n of one translates li
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Which pairs are kept. The papers do not say; these are Moses' limits, counted in words."""
+    """Which pairs are kept, by lengths in words. The defaults are those of Moses."""
 
     max_words: int = 250
     max_ratio: float = 9.0
@@ -29,11 +29,11 @@ class Cleaning:
 
 @dataclass(frozen=True)
 class Split:
-    """A text of the corpus, joined from parts; without cleaning it stays as it was published."""
+    """A data split, concatenated from parts; without cleaning it is left as published."""
 
     name: str
     parts: tuple[Part, ...]
-    lines: int  # exactly; of a cleaned text about
+    lines: int  # exact, or approximate for cleaned text
     cleaning: Cleaning | None = None
     sha256: Mapping[str, str] = field(default_factory=dict[str, str])  # of the text, where known
 
@@ -42,35 +42,35 @@ class Split:
 class Table:
     """Pairs in one file of tab-separated columns: English, the other language, attribution.
 
-    One English sentence in `one_in` goes to valid and one to test, with all its translations.
+    One English sentence in `one_in` is in valid and one in test, with all its translations.
     """
 
     member: Member
     one_in: int
-    lines: int  # about: it grows
+    lines: int  # approximate, because it grows
     cleaning: Cleaning = field(default_factory=Cleaning)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A corpus that `kutta data get` can make; another version makes other text of the same."""
+    """A corpus for `kutta data get`; the version changes when the recipe gives other text."""
 
     name: str
     title: str
     terms: str
     languages: tuple[str, ...]
-    megabytes: int  # to download, about
+    megabytes: int  # approximate download size
     text: tuple[Split, ...] | Table
     version: int = 1
 
     @property
     def lines(self) -> int:
-        """How long the training text is, about."""
+        """The approximate number of training lines."""
         return self.text.lines if isinstance(self.text, Table) else self.text[0].lines
 
     @property
     def sources(self) -> dict[str, Source]:
-        """The files it is made of, by the name they get here."""
+        """The source files, by their local names."""
         if isinstance(self.text, Table):
             members = [self.text.member]
         else:
@@ -94,7 +94,7 @@ def _part(source: str, path: str, *languages: str) -> Part:
 
 
 def _wmt14_training(language: str) -> tuple[Part, ...]:
-    """What En-De and En-Fr have in common."""
+    """The training text shared by En-De and En-Fr."""
     pair = f"{language}-en.{{language}}"
     return (
         _part("training-parallel-europarl-v7.tgz", f"training/europarl-v7.{pair}", "en", language),
@@ -265,5 +265,5 @@ RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _RECIPES}
 def find_recipe(name: str) -> Recipe:
     """The recipe of this name."""
     if name not in RECIPES:
-        raise InputError(sentence(f"There is no recipe for {name!r}{suggest(name, [*RECIPES])}"))
+        raise InputError(sentence(f"There is no corpus {name!r}{suggest(name, [*RECIPES])}"))
     return RECIPES[name]

@@ -1,11 +1,11 @@
-"""Where the corpora are published. An address that has moved is mended here and nowhere else."""
+"""The addresses of the corpora."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file to download; where no checksum is known, that of the first one is kept."""
+    """A file to download; without a known checksum, that of the first download is recorded."""
 
     url: str
     checksum: str = ""  # "sha256:..." or "md5:..." of the file as published
@@ -50,7 +50,7 @@ SOURCES: dict[str, Source] = {
     **{
         f"multi30k-{text}.{language}.gz": Source(f"{MULTI30K}/{text}.{language}.gz", checksum)
         for text, checksums in {
-            "train": ("", "", ""),  # the text below has a checksum of its own
+            "train": ("", "", ""),  # the uncompressed text has a checksum in the recipe
             "val": ("", "", ""),
             "test_2016_flickr": ("", "", ""),
             "test_2017_flickr": (

@@ -1,1 +1,1 @@
-"""From text files to batches of numbers: corpus, tokenizer, store, batches."""
+"""From text files to batches of token ids: corpus, tokenizer, store, batches."""

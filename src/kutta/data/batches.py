@@ -1,4 +1,4 @@
-"""Padded batches: seeded, each pair once per epoch, addressed by number, so resumable."""
+"""Padded batches: seeded, addressed by number and therefore resumable; each pair once per epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from kutta.data.store import Store
 from kutta.data.tokenizer import BOS, EOS, PAD, Ids, Pair
 from kutta.errors import InputError
 
-# Splits the pairs of a micro-batch anew (BPE-dropout), as a pure function of pairs and seed.
+# Re-segments the pairs of a micro-batch (BPE-dropout), as a pure function of pairs and seed.
 Resample = Callable[[Sequence[Pair], int], Sequence[Pair]]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids on their way to the model, int64.
+    """Padded ids, int64.
 
     source (B, S) = tokens + EOS; target_in (B, T) = BOS + tokens; target_out (B, T) = tokens + EOS.
     """
@@ -47,9 +47,9 @@ class Batch:
 
 
 def collate(pairs: Sequence[Pair], stretch_within: int | None = None) -> Batch:
-    """Pad encoded pairs into one Batch, row by row in the order given.
+    """Pad encoded pairs into one Batch, in the given order.
 
-    `stretch_within` a number of tokens, the batch gets one of few shapes (see `few_lengths`).
+    With `stretch_within` a number of tokens, the batch has one of few shapes (see `few_lengths`).
     """
     sides = [[pair[side] for pair in pairs] for side in range(2)]
     longest = [np.array(max(map(len, side)), np.int32) for side in sides]
@@ -65,14 +65,14 @@ def collate(pairs: Sequence[Pair], stretch_within: int | None = None) -> Batch:
 
 
 class Pairs(Protocol):
-    """Encoded pairs by number, with their lengths known without reading them: a Store."""
+    """Encoded pairs by number, whose lengths are known without reading them: a Store."""
 
     def lengths(self) -> tuple[Lengths, Lengths]: ...
     def gather(self, indices: Indices) -> Sequence[Pair]: ...
 
 
 class PairList:
-    """Encoded pairs in memory, for texts that were not prepared, such as a test set."""
+    """Encoded pairs in memory, for text without a store, such as a test set."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self._pairs = pairs
@@ -88,10 +88,10 @@ class PairList:
 
 
 class BatchStream:
-    """One endless stream of micro-batches over all epochs, addressed by number.
+    """An endless stream of micro-batches over all epochs, addressed by number.
 
-    Micro-batch n depends on the store, the batch size, the seed and n alone: resuming is
-    knowing n, and processes share an update by taking different numbers. With `few_shapes`
+    Micro-batch n depends only on the store, the batch size, the seed and n: resuming needs
+    nothing but n, and ranks share an update by taking different numbers. With `few_shapes`
     batches are padded to few shapes, for code that is compiled for each of them.
     """
 
@@ -122,11 +122,11 @@ class BatchStream:
         return self._plan.indices(number)
 
     def take(self, number: int) -> Batch:
-        """Micro-batch `number`, counted from the beginning of training."""
+        """Micro-batch `number`, counted from the start of training."""
         return self._read(self.indices(number), number)
 
     def largest(self) -> Batch:
-        """A batch that needs as much memory as any of the stream, to be tried first."""
+        """A batch that needs as much memory as any other in the stream, to be tried first."""
         return self._read(self._plan.largest(), 0)
 
     def _read(self, indices: Indices, number: int) -> Batch:
@@ -137,7 +137,7 @@ class BatchStream:
 
 
 def batches_in_order(store: Pairs, batch_tokens: int) -> Iterator[tuple[Indices, Batch]]:
-    """Every pair of the store once, from long to short, with its numbers: for validation."""
+    """Every pair of the store once, from long to short, with its number: for validation."""
     source, target = store.lengths()
     check_lengths(source, target, batch_tokens, np.arange(len(source)))
     starts = cuts(source, target, batch_tokens)
@@ -152,13 +152,13 @@ def _seed_of(seed: int, number: int) -> int:
 def _pad(
     rows: Sequence[Ids], width: int, before: int | None = None, after: int | None = None
 ) -> Tensor:
-    """Rows of ids as one (B, width) tensor, with marks around and PAD behind."""
+    """Rows of ids as one (B, width) tensor, with `before` and `after` marks, padded with PAD."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     first = int(before is not None)
     padded = np.full((len(rows), width), PAD, np.int64)
     column = np.arange(width)
     inside = (column >= first) & (column < first + lengths[:, None])
-    # "unsafe" because numpy takes an empty list for one of floats.
+    # "unsafe" because numpy takes an empty list for a list of floats.
     padded[inside] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
     if before is not None:
         padded[:, 0] = before

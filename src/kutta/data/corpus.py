@@ -1,4 +1,4 @@
-"""Files to sentence pairs: parallel text or TSV, plain, gzip or zstandard, read as a stream."""
+"""Sentence pairs from files: parallel text or TSV, plain, gzip or zstandard, read as a stream."""
 
 import difflib
 import gzip
@@ -16,24 +16,24 @@ import zstandard
 from kutta.errors import InputError
 
 SUFFIXES = ("", ".gz", ".zst")
-ROWS = 2048  # lines of a block: worth handing to another process, and small in memory
+ROWS = 2048  # lines of a chunk: enough work for another process, and small in memory
 
 
 @dataclass(frozen=True)
-class Block:
-    """The next lines of each file of a corpus, as they lie on disk and not yet looked at.
+class LineChunk:
+    """The next lines of each file of a corpus, as raw bytes.
 
-    Cutting files into blocks is quick. All that takes time begins with `decode`, so a block can be
-    handed to another process, which still knows the names and numbers of its lines.
+    Reading chunks is fast; the work starts with `decode`, so a chunk can be sent to another
+    process. File names and line numbers are kept for error messages.
     """
 
     files: tuple[str, ...]
-    lines: tuple[bytes, ...]  # of each file, all with equally many
+    lines: tuple[bytes, ...]  # of each file, the same number in all
     first: int  # the number of the first line
     tsv: bool = False
 
     def decode(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Sources and targets: of two files, two columns of a TSV, or ("", line) of one file."""
+        """Sources and targets: from two files, a TSV, or ("", line) for each line of one file."""
         texts = [
             _decode_lines(lines, file, self.first)
             for file, lines in zip(self.files, self.lines, strict=True)
@@ -52,17 +52,17 @@ def locate(folder: Path, name: str, language: str) -> Path:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, without their newline and nothing else changed.
+    """The lines of a UTF-8 file, without their newline and otherwise unchanged.
 
-    Only `\\n` and `\\r\\n` end a line: other separators of Unicode (U+2028, U+0085, ...) occur
-    inside real sentences, and splitting there would shift one side of a corpus against the other.
+    Only `\\n` and `\\r\\n` end a line: other Unicode separators (U+2028, U+0085, ...) occur inside
+    real sentences, and splitting there would misalign the two sides of a corpus.
     """
     with _open(path) as stream:
         yield from read_stream(stream, str(path))
 
 
 def read_stream(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    """The lines of an open binary stream such as standard input; `name` is for errors."""
+    """The lines of an open binary stream such as standard input; `name` is used in errors."""
     for number, raw in enumerate(stream, start=1):
         yield _decode(raw, name, number)
 
@@ -72,31 +72,29 @@ def read_pairs(folder: Path, name: str, source: str, target: str) -> Iterator[tu
 
     Without a source language (a language model) each line of `name.target` has an empty source.
     """
-    blocks = read_blocks(folder, name, source, target)
-    return (pair for block in blocks for pair in zip(*block.decode(), strict=True))
+    chunks = read_chunks(folder, name, source, target)
+    return (pair for chunk in chunks for pair in zip(*chunk.decode(), strict=True))
 
 
-def read_blocks(folder: Path, name: str, source: str, target: str) -> Iterator[Block]:
-    """The corpus that `read_pairs` reads, in blocks of lines."""
+def read_chunks(folder: Path, name: str, source: str, target: str) -> Iterator[LineChunk]:
+    """The corpus that `read_pairs` reads, in chunks of lines."""
     files, tsv = _files(folder, name, source, target)
     names, first = tuple(map(str, files)), 1
-    streams = [_chunks(file) for file in files]
-    for chunks in zip_longest(*streams, fillvalue=()):
-        counts = list(map(len, chunks))
+    streams = [_line_lists(file) for file in files]
+    for parts in zip_longest(*streams, fillvalue=()):
+        counts = list(map(len, parts))
         if min(counts) < max(counts):
-            for file, chunk in zip(names, chunks, strict=True):
-                _decode_lines(b"".join(chunk), file, first)  # a damaged line would say more
+            for file, lines in zip(names, parts, strict=True):
+                _decode_lines(b"".join(lines), file, first)  # report a damaged line first
             raise _unequal(names, [first - 1 + n for n in counts], streams)
-        yield Block(names, tuple(map(b"".join, chunks)), first, tsv)
+        yield LineChunk(names, tuple(map(b"".join, parts)), first, tsv)
         first += counts[0]
     if first == 1:
-        raise InputError(
-            f"The corpus {name!r} in {folder} is empty; give files with at least one line."
-        )
+        raise InputError(f"The corpus {name!r} in {folder} is empty; it needs at least one line.")
 
 
 def count_pairs(folder: Path, name: str, source: str, target: str) -> int:
-    """The number of pairs of a corpus, without looking at them."""
+    """The number of pairs of a corpus, without decoding them."""
     with _open(_files(folder, name, source, target)[0][0]) as stream:
         return sum(1 for _ in stream)
 
@@ -108,11 +106,11 @@ def _files(folder: Path, name: str, source: str, target: str) -> tuple[list[Path
     return [locate(folder, name, language) for language in (source, target) if language], False
 
 
-def _chunks(path: Path) -> Iterator[list[bytes]]:
+def _line_lists(path: Path) -> Iterator[list[bytes]]:
     with _open(path) as stream:
         lines = iter(stream)
-        while chunk := list(islice(lines, ROWS)):
-            yield chunk
+        while some := list(islice(lines, ROWS)):
+            yield some
 
 
 def _unequal(
@@ -120,8 +118,8 @@ def _unequal(
 ) -> InputError:
     one, other = (n + sum(map(len, rest)) for n, rest in zip(counts, streams, strict=True))
     return InputError(
-        f"{names[0]} has {one:,} lines but {names[1]} has {other:,}; line n of one "
-        "must translate line n of the other, so make them equally long."
+        f"{names[0]} has {one:,} lines but {names[1]} has {other:,}; line n of one must be the "
+        "translation of line n of the other."
     )
 
 
@@ -129,20 +127,20 @@ def _columns(line: str, name: str, number: int) -> tuple[str, str]:
     columns = line.split("\t", 2)
     if len(columns) < 2:
         raise InputError(
-            f"{name}, line {number} has a single column; "
-            "write the source sentence, a tab, then the target sentence."
+            f"{name}, line {number} has only one column; "
+            "it must have the source sentence, a tab, and the target sentence."
         )
     return columns[0], columns[1]
 
 
 def _find(folder: Path, name: str) -> Path:
-    """`folder/name` as it is or compressed; a name that already ends in .gz or .zst counts too."""
+    """`folder/name`, plain or compressed; the name may already end in .gz or .zst."""
     for suffix in SUFFIXES:
         path = folder / f"{name}{suffix}"
         if path.is_file():
             return path
     if not folder.is_dir():
-        raise InputError(f"There is no folder {folder}; set data.dir to where the corpus is.")
+        raise InputError(f"There is no folder {folder}; set data.dir to the folder of the corpus.")
     present = sorted(
         path.name for path in folder.iterdir() if path.is_file() and path.name[0] != "."
     )
@@ -155,11 +153,11 @@ def _find(folder: Path, name: str) -> Path:
 
 @contextmanager
 def _open(path: Path) -> Generator[Iterable[bytes]]:
-    """The uncompressed lines of `path`, each with its newline; what is wrong with it, told."""
+    """The uncompressed lines of `path` with their newlines; failures become an InputError."""
     try:
         with open(path, "rb") as file:
             if path.suffix == ".gz":
-                # Twice buffered: only a BufferedReader finds the ends of lines fast.
+                # Buffered twice: only a BufferedReader is fast at finding line ends.
                 yield io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=file)))
             elif path.suffix == ".zst":
                 yield _unzstd(file)
@@ -167,7 +165,7 @@ def _open(path: Path) -> Generator[Iterable[bytes]]:
                 yield file
     except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
         raise InputError(
-            f"{path} is damaged or cut short ({error}); copy or download it again."
+            f"{path} is damaged or truncated ({error}); copy or download it again."
         ) from error
     except OSError as error:
         raise InputError(
@@ -176,9 +174,9 @@ def _open(path: Path) -> Generator[Iterable[bytes]]:
 
 
 def _unzstd(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a .zst file, which may hold several frames (pzstd, cat a.zst b.zst).
+    """The lines of a .zst file, which may have several frames (pzstd, cat a.zst b.zst).
 
-    zstandard's own reader takes a file cut short for a complete one; this one does not.
+    Unlike zstandard's own reader, this one detects a truncated file.
     """
     frame, rest, data = None, b"", b""
     while data := data or file.read(1 << 17):
@@ -193,12 +191,12 @@ def _unzstd(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _decode_lines(raw: bytes, name: str, first: int) -> list[str]:
-    """The lines of a piece of a file that begins with line `first`."""
+    """The lines of a part of a file that starts with line `first`."""
     try:
         if first > 1 and b"\0" not in raw:
             return raw.decode("utf-8").replace("\r\n", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError:
-        pass  # one at a time, the line at fault shows
+        pass  # decode line by line to find the one at fault
     return [_decode(line, name, number) for number, line in enumerate(io.BytesIO(raw), first)]
 
 
@@ -208,7 +206,7 @@ def _decode(raw: bytes, name: str, number: int) -> str:
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in raw:
         raise InputError(
-            f"{name}, line {number} has a NUL byte; the file is damaged or not text, "
+            f"{name}, line {number} has a NUL byte, so the file is damaged or not text; "
             "remove the byte or save the file as UTF-8."
         )
     try:

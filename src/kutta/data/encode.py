@@ -1,4 +1,4 @@
-"""Blocks of text to encoded pairs: spelled, cut, filtered and counted. What a worker does."""
+"""The work of a worker process: encode, truncate, filter and count the pairs of a chunk."""
 
 from array import array
 from collections import Counter
@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from kutta.data.column import Column, Lengths, Mask, id_type
-from kutta.data.corpus import Block
+from kutta.data.corpus import LineChunk
+from kutta.data.ragged import Lengths, Mask, Ragged, id_type
 from kutta.data.tokenizer import Tokenizer, Tokenizers
 
-REMEMBERED = 1 << 17  # words whose ids are at hand; as many older ones are kept beside them (50 MB)
-LONGEST = 64  # characters of a word worth remembering; what is longer hardly comes again
+CACHED = 1 << 17  # words in the cache; as many older ones are kept in a second one (50 MB)
+LONGEST = 64  # characters of a word worth caching; longer ones hardly ever recur
 
 
 @dataclass
 class Tally:
-    """How many pairs were read, cut and kept, and why the others were dropped."""
+    """How many pairs were read, truncated and kept, and why the others were dropped."""
 
     read: int = 0
     kept: int = 0
@@ -30,7 +30,7 @@ class Tally:
     def __str__(self) -> str:
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.dropped.most_common())
         dropped = f"; dropped: {reasons}" if reasons else ""
-        cut = f", {self.cut:,} sources cut" if self.cut else ""
+        cut = f", {self.cut:,} sources truncated" if self.cut else ""
         return f"{self.read:,} {self.what} read{cut}, {self.kept:,} kept{dropped}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -46,10 +46,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Limits:
-    """Which pairs are kept. Sources are cut to `max_source` tokens (0: not) before all else.
+    """Which pairs are kept. Sources are first truncated to `max_source` tokens (0: no limit).
 
-    A pair goes where a side is longer than `max_length` tokens, is empty, or is more than
-    `max_ratio` times as long as the other (most often a wrong alignment). In a `one_sided` corpus
+    A pair is dropped if a side is longer than `max_length` tokens, is empty, or is more than
+    `max_ratio` times as long as the other (usually a misalignment). In a `one_sided` corpus
     (of a language model) only the target counts.
     """
 
@@ -60,7 +60,7 @@ class Limits:
     one_sided: bool = False
 
     def reasons(self, source: Lengths, target: Lengths) -> Iterator[tuple[str, Mask]]:
-        """What may be said against which pairs of these lengths; the first reason counts."""
+        """The reasons for dropping pairs of these lengths, with masks; the first one counts."""
         yield f"with a source too long (> {self.max_length} tokens)", source > self.max_length
         yield f"with a target too long (> {self.max_length} tokens)", target > self.max_length
         if self.drop_empty and not self.one_sided:
@@ -72,12 +72,12 @@ class Limits:
             yield f"with one side longer than {self.max_ratio:g} x the other", unequal
 
 
-def keep(source: Column, target: Column, limits: Limits, tally: Tally) -> tuple[Column, Column]:
-    """The pairs within the limits, counted in `tally` with the reasons of the others."""
+def keep(source: Ragged, target: Ragged, limits: Limits, tally: Tally) -> tuple[Ragged, Ragged]:
+    """The pairs within the limits; `tally` counts them and the reasons for dropping the others."""
     tally.read += len(source)
     if limits.max_source:
         tally.cut += int((source.lengths > limits.max_source).sum())
-        source = source.cut(limits.max_source)
+        source = source.truncate(limits.max_source)
     kept = np.ones(len(source), np.bool_)
     for reason, against in limits.reasons(source.lengths, target.lengths):
         dropped = int((kept & against).sum())
@@ -89,9 +89,9 @@ def keep(source: Column, target: Column, limits: Limits, tally: Tally) -> tuple[
 
 
 class Words(dict[str, bytes]):
-    """The ids of words that came before. A new word is noted and has none until it is learned.
+    """A cache of the ids of words. A missing word is added to `new` and has no ids yet.
 
-    `older` are words that came long ago; those that come again are taken over.
+    `older` is the previous cache; its words are moved here when they recur.
     """
 
     def __init__(self, older: Mapping[str, bytes]) -> None:
@@ -111,34 +111,33 @@ class Words(dict[str, bytes]):
         return b"".join(map(self.__getitem__, text.split()))
 
 
-class Spelling:
-    """A tokenizer that remembers: nearly every word of a text has come before, and to look it up is
-    many times faster than to encode it again."""
+class CachedTokenizer:
+    """A tokenizer with a cache of words: nearly all words recur, and a lookup is much faster."""
 
     def __init__(self, tokenizer: Tokenizer, kind: type[np.integer[Any]]) -> None:
         self._tokenizer, self._kind, self._code = tokenizer, kind, np.dtype(kind).char
         self._words = Words({})
 
-    def encode(self, texts: Sequence[str]) -> Column:
-        """What the tokenizer makes of each text."""
-        if len(self._words) > REMEMBERED:
-            self._words = Words(dict(self._words))  # what was older still is forgotten
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """The ids of each text, as the tokenizer encodes it."""
+        if len(self._words) > CACHED:
+            self._words = Words(dict(self._words))  # drops the previous older ones
         words, rows, unknown = self._words, list[bytes](), list[int]()
         for number, text in enumerate(texts):
             before = len(words.new)
             rows.append(words.encode(text))
             if len(words.new) > before:
                 unknown.append(number)
-        new = self._learn()
+        new = self._encode_new()
         for number in unknown:
             rows[number] = words.encode(texts[number])
         for word in new:
             if len(word) > LONGEST:
                 del words[word]
-        return Column.from_bytes(rows, self._kind)
+        return Ragged.from_bytes(rows, self._kind)
 
-    def _learn(self) -> list[str]:
-        """Encode the new words, all at once."""
+    def _encode_new(self) -> list[str]:
+        """Encode the new words in one call."""
         new = list(dict.fromkeys(self._words.new))
         for word, ids in zip(new, self._tokenizer.encode_words(new), strict=True):
             self._words[word] = array(self._code, ids).tobytes()
@@ -148,22 +147,22 @@ class Spelling:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What became of a block."""
+    """An encoded chunk: the kept pairs, and their tally."""
 
     tally: Tally
-    source: Column
-    target: Column
+    source: Ragged
+    target: Ragged
 
 
-def encoder(tokenizers: Tokenizers, limits: Limits) -> Callable[[Block], Encoded]:
-    """The function that encodes a block."""
-    kind = id_type(larger(tokenizers))  # as the store keeps them
-    source = Spelling(tokenizers.source, kind)
-    target = source if tokenizers.shared else Spelling(tokenizers.target, kind)
+def encoder(tokenizers: Tokenizers, limits: Limits) -> Callable[[LineChunk], Encoded]:
+    """The function that encodes a chunk."""
+    kind = id_type(larger(tokenizers))  # the type of the store
+    source = CachedTokenizer(tokenizers.source, kind)
+    target = source if tokenizers.shared else CachedTokenizer(tokenizers.target, kind)
 
-    def encode(block: Block) -> Encoded:
+    def encode(chunk: LineChunk) -> Encoded:
         tally = Tally()
-        sources, targets = block.decode()
+        sources, targets = chunk.decode()
         return Encoded(tally, *keep(source.encode(sources), target.encode(targets), limits, tally))
 
     return encode
@@ -174,11 +173,11 @@ def larger(tokenizers: Tokenizers) -> int:
     return max(len(tokenizers.source), len(tokenizers.target))
 
 
-def word_counter(sides: tuple[int, ...]) -> Callable[[Block], Counter[str]]:
-    """The function that counts the words of these sides (0, 1) in a block."""
+def word_counter(sides: tuple[int, ...]) -> Callable[[LineChunk], Counter[str]]:
+    """The function that counts the words of these sides (0, 1) in a chunk."""
 
-    def count(block: Block) -> Counter[str]:
-        texts = block.decode()
+    def count(chunk: LineChunk) -> Counter[str]:
+        texts = chunk.decode()
         lines = chain.from_iterable(texts[side] for side in sides)
         return Counter(chain.from_iterable(map(str.split, lines)))
 

@@ -1,7 +1,7 @@
-"""Which pairs form which micro-batch: a function of lengths, seed and number alone.
+"""Which pairs form which micro-batch: a pure function of lengths, seed and number.
 
-Pairs are sorted from long to short along a snake through both lengths and cut where a batch is
-full. A huge store is planned one window at a time, so memory does not grow with its size.
+Pairs are sorted from long to short by both lengths and cut where a batch is full. A large store is
+planned one window at a time, so memory does not grow with its size.
 """
 
 from collections.abc import Sequence
@@ -11,40 +11,40 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kutta.data.column import Lengths
+from kutta.data.ragged import Lengths
 from kutta.errors import InputError
 
 Indices = NDArray[np.int64]
 
-WINDOW = 32  # blocks of a store that are planned together: two million pairs
+WINDOW = 32  # row groups of a store that are planned together: two million pairs
 # Widths for batches of few shapes: three to an octave, all multiples of 4, from 32 on of 8.
 _OCTAVES = (1 << power for power in range(4, 30))
 _STEPS = np.array([8, 12, *(octave * part // 4 for octave in _OCTAVES for part in (4, 5, 6))])
 
 
-class Blocks(Protocol):
-    """Pairs in numbered blocks, with their lengths known without reading them: a Store."""
+class RowGroups(Protocol):
+    """Pairs in numbered row groups, whose lengths are known without reading them: a Store."""
 
     @property
-    def blocks(self) -> int: ...
-    def lengths(self, blocks: Sequence[int]) -> tuple[Lengths, Lengths]: ...
-    def numbers(self, blocks: Sequence[int]) -> Indices: ...
+    def row_groups(self) -> int: ...
+    def lengths(self, groups: Sequence[int]) -> tuple[Lengths, Lengths]: ...
+    def numbers(self, groups: Sequence[int]) -> Indices: ...
 
 
 class BatchPlan:
     """The micro-batches of all epochs, by number.
 
-    An epoch visits the windows of the store in a drawn order. A window has as many batches in
-    one epoch as in another, because its sorted lengths are the same: so epoch, window and batch
-    follow from the number by arithmetic, and only the window in hand is planned.
+    An epoch visits the windows of the store in random order. A window has the same number of
+    batches in every epoch, because its sorted lengths are the same: epoch, window and batch follow
+    from the number by arithmetic, and only the current window is planned.
     """
 
-    def __init__(self, store: Blocks, batch_tokens: int, seed: int, few_shapes: bool) -> None:
+    def __init__(self, store: RowGroups, batch_tokens: int, seed: int, few_shapes: bool) -> None:
         self._store, self._batch_tokens, self._seed = store, batch_tokens, seed
         self._few_shapes = few_shapes
-        count = -(-store.blocks // WINDOW)
-        # Every count-th block, so that a window has something from everywhere in the corpus.
-        self._windows = [range(first, store.blocks, count) for first in range(count)]
+        count = -(-store.row_groups // WINDOW)
+        # Every count-th row group, so that a window covers the whole corpus.
+        self._windows = [range(first, store.row_groups, count) for first in range(count)]
         self._sizes = np.array([self._size(window) for window in self._windows])
         self._planned: tuple[int, int] | None = None
         self._batches: list[Indices] = []
@@ -62,13 +62,13 @@ class BatchPlan:
         turn = int(np.searchsorted(ends, index, side="right"))
         window = int(visits[turn])
         if self._planned != (epoch, window):
-            self._batches = []  # the former window goes before the next one comes
+            self._batches = []  # free the previous window first
             self._batches = self._plan(epoch, window)
             self._planned = epoch, window
         return self._batches[index - int(ends[turn])]  # counted from the end of the window
 
     def largest(self) -> Indices:
-        """The pairs of the batch with most cells, rows x (S + T); of several the longest one."""
+        """The pairs of the batch with most cells, rows x (S + T); of equals, the longest."""
         best, pairs = (0, 0), np.zeros(0, np.int64)
         for window in self._windows:
             source, target = self._lengths(window)
@@ -84,8 +84,8 @@ class BatchPlan:
         return pairs
 
     def _plan(self, epoch: int, window: int) -> list[Indices]:
-        blocks = self._windows[window]
-        numbers, lengths = self._store.numbers(blocks), self._lengths(blocks)
+        groups = self._windows[window]
+        numbers, lengths = self._store.numbers(groups), self._lengths(groups)
         batches = plan_epoch(*lengths, self._batch_tokens, self._seed, epoch, window)
         return [numbers[batch] for batch in batches]
 
@@ -106,9 +106,9 @@ def plan_epoch(
 ) -> list[Indices]:
     """The batches of one epoch over pairs of these lengths; every pair is in exactly one.
 
-    Pairs of like lengths go together, so rows x (longest side + end mark) <= batch_tokens with
-    little padding. Which of equally long pairs meet, and the order of batches, is drawn anew in
-    every epoch.
+    Pairs of similar lengths are batched together, so rows x (longest side + end mark) <=
+    batch_tokens with little padding. Pairs of equal lengths and the order of batches are shuffled
+    in every epoch.
     """
     random = np.random.default_rng([seed, epoch, window])
     drawn = random.permutation(len(source))
@@ -118,10 +118,10 @@ def plan_epoch(
 
 
 def longest_first(source: Lengths, target: Lengths) -> Indices:
-    """The pairs from long to short, neighbours being of like length on both sides.
+    """The pairs from long to short, with similar lengths on both sides next to each other.
 
-    The longest side counts first, then the difference of the sides, which rises and falls in
-    turn: a batch across two lengths then meets like differences on both sides of the border.
+    They are sorted by the longest side, then by the difference of the sides, alternately ascending
+    and descending: a batch across two lengths then has similar differences in both.
     """
     longest = np.maximum(source, target).astype(np.int64)
     difference = source - target
@@ -133,10 +133,10 @@ def longest_first(source: Lengths, target: Lengths) -> Indices:
 
 
 def cuts(source: Lengths, target: Lengths, batch_tokens: int) -> Indices:
-    """Where batches begin among the pairs from long to short, as `longest_first` puts them.
+    """Where batches start among the pairs sorted by `longest_first`.
 
-    A batch takes as many rows as its first pair, the longest, allows. So the number of rows
-    follows from the length, and all batches but the last are full.
+    A batch has as many rows as its first and longest pair allows. So the number of rows follows
+    from the length, and all batches but the last are full.
     """
     counts = np.bincount(np.maximum(source, target) + 1)  # by width, end mark included
     starts = [np.zeros(0, np.int64)]
@@ -150,13 +150,13 @@ def cuts(source: Lengths, target: Lengths, batch_tokens: int) -> Indices:
 
 
 def split_at(order: Indices, starts: Indices) -> list[Indices]:
-    """`order` in parts that begin at `starts`."""
+    """`order` split at `starts`."""
     bounds = [*starts.tolist(), len(order)]
     return [order[begin:end] for begin, end in pairwise(bounds)]
 
 
 def check_lengths(source: Lengths, target: Lengths, batch_tokens: int, numbers: Indices) -> None:
-    """Refuse a pair that no batch can hold, by its number."""
+    """Reject a pair that does not fit into any batch, by its number."""
     width = np.maximum(source, target) + 1
     if width.max(initial=0) > batch_tokens:
         raise InputError(
@@ -167,17 +167,17 @@ def check_lengths(source: Lengths, target: Lengths, batch_tokens: int, numbers: 
 
 
 def few_lengths(source: Lengths, target: Lengths, batch_tokens: int) -> tuple[Lengths, Lengths]:
-    """Lengths stretched so that full batches have few shapes (rows, S, T).
+    """Lengths rounded up so that full batches have few shapes (rows, S, T).
 
-    Either side, with its end mark, becomes one of a short list of widths, the shorter side at
-    most one step narrower than the longer; rows follow from the longer: three shapes to a width.
-    Stretching preserves order: the longest of stretched lengths is the longest, stretched.
+    Each side, with its end mark, gets one of a short list of widths, the shorter side at most one
+    step narrower than the longer. Rows follow from the longer one: three shapes per width.
+    Rounding is monotonic: the longest rounded length is the rounded longest length.
     """
     steps = [np.searchsorted(_STEPS, side + 1) for side in (source, target)]
     least = np.maximum(*steps) - 1
     widths = (np.minimum(_STEPS[np.maximum(step, least)], batch_tokens) for step in steps)
     stretched = [
-        np.maximum(width - 1, side).astype(np.int32)  # beyond the budget a length stays as it is
+        np.maximum(width - 1, side).astype(np.int32)  # lengths beyond the budget are unchanged
         for width, side in zip(widths, (source, target), strict=True)
     ]
     return stretched[0], stretched[1]

@@ -25,25 +25,25 @@ SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 Ids = Sequence[int] | NDArray[np.integer[Any]]
 Pair = tuple[Ids, Ids]
 
-# More sentences than this do not change the learned pieces noticeably, and memory stays bounded.
+# More sentences hardly change the learned pieces, and memory stays bounded.
 SENTENCES_TO_LEARN_FROM = 2_000_000
-LONGEST_TO_LEARN_FROM = 4_192  # bytes of a sentence; longer ones are left out of the learning
+LONGEST_TO_LEARN_FROM = 4_192  # bytes of a sentence; longer ones are skipped in learning
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how sentencepiece writes a space inside its pieces
 
 
 class Tokenizer(ABC):
-    """Text to ids without sentence marks, word by word, and back. White space is one space."""
+    """Text to ids without BOS and EOS, word by word, and back. Whitespace becomes one space."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]: ...
 
     @abstractmethod
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of many words at once; those of a text are those of its words in a row."""
+        """The ids of many words; the ids of a text are the concatenation of those of its words."""
 
     @abstractmethod
     def decode(self, ids: Ids) -> str:
-        """The text of `ids`; PAD, UNK, BOS and EOS are left out."""
+        """The text of `ids`, without PAD, UNK, BOS and EOS."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -58,7 +58,7 @@ class Tokenizer(ABC):
 
 @final
 class BPE(Tokenizer):
-    """Byte-pair encoding; characters outside the vocabulary fall back to bytes, nothing is lost."""
+    """Byte-pair encoding; characters outside the vocabulary fall back to bytes."""
 
     def __init__(self, model: bytes) -> None:
         self._model = model
@@ -66,7 +66,7 @@ class BPE(Tokenizer):
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int) -> Self:
-        """Learn at most `vocab_size` pieces (fewer where the text has not more to merge)."""
+        """Learn at most `vocab_size` pieces (fewer if the text has no more to merge)."""
         model, failures = io.BytesIO(), list[InputError]()
 
         def sentences() -> Iterator[str]:
@@ -93,7 +93,7 @@ class BPE(Tokenizer):
                 input_sentence_size=SENTENCES_TO_LEARN_FROM,
                 shuffle_input_sentence=True,
                 max_sentence_length=LONGEST_TO_LEARN_FROM,
-                num_threads=1,  # the number is written into the model: fixed, so is the file
+                num_threads=1,  # written into the model; fixed, so that the file is reproducible
                 minloglevel=2,
             )
         except RuntimeError as error:
@@ -110,7 +110,7 @@ class BPE(Tokenizer):
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         encoded = cast(list[list[int]], self._processor.encode(list(words), num_threads=1))
-        # A literal block character would come back as a space; written in bytes it survives.
+        # A literal ▁ would be decoded as a space, so it is encoded as bytes.
         space, both = self._part(SPACE), zip(words, encoded, strict=True)
         return [space + self._bytes(word) if SPACE in word else ids for word, ids in both]
 
@@ -118,10 +118,10 @@ class BPE(Tokenizer):
         return cast(str, self._processor.decode([int(i) for i in ids if i >= len(SPECIALS)]))
 
     def sample(self, ids: Sequence[Ids], dropout: float, seed: int) -> list[list[int]]:
-        """The same texts split anew, every possible merge left out with probability `dropout`.
+        """The same texts re-segmented, each possible merge skipped with probability `dropout`.
 
-        This is BPE-dropout (Provilkov et al., 2020). sentencepiece has it too, but its draws differ
-        from one process to the next, and a resumed training has to see the same pieces again.
+        This is BPE-dropout (Provilkov et al., 2020). sentencepiece's own cannot be seeded, and a
+        resumed run has to see the same pieces again.
         """
         draw = random.Random(seed).random
         texts = [self.decode(row).split() for row in ids]
@@ -146,7 +146,7 @@ class BPE(Tokenizer):
 
     @cached_property
     def _merges(self) -> dict[str, int]:
-        """Pieces that merging can make, with their ids: the smaller the id, the earlier made."""
+        """Pieces that merges produce, with their ids: the smaller the id, the earlier the merge."""
         ids = range(len(SPECIALS), len(self))
         return {self._processor.id_to_piece(i): i for i in ids if not self._processor.is_byte(i)}
 
@@ -166,7 +166,7 @@ class BPE(Tokenizer):
             parts[first : first + 2] = [parts[first] + parts[first + 1]]
 
     def _part(self, part: str) -> list[int]:
-        """The id of a piece, or those of its bytes where it is none."""
+        """The id of a piece, or the ids of its bytes if it is not one."""
         return [self._merges[part]] if part in self._merges else self._bytes(part)
 
     def _bytes(self, text: str) -> list[int]:
@@ -174,20 +174,20 @@ class BPE(Tokenizer):
 
 
 @final
-class Split(Tokenizer):
-    """Text already split into tokens; a token that ends in `@@` joins with the next in decode."""
+class Pretokenized(Tokenizer):
+    """Text already split into tokens; decoding joins a token that ends in `@@` with the next."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        """`tokens` are the ordinary ones; their ids follow those of the four special ones."""
+        """`tokens` are the ordinary ones; their ids follow the four special ones."""
         self._tokens = [*SPECIALS, *tokens]
-        # Built from ordinary tokens alone: a "<pad>" in a text is a word like any other.
+        # Without the special tokens: a "<pad>" in a text is an ordinary word.
         self._ids = {token: i for i, token in enumerate(tokens, start=len(SPECIALS))}
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> Self:
         """The vocabulary of counted tokens: most frequent first, ties in alphabetical order."""
         if not counts:
-            raise InputError("There are no tokens to build a vocabulary from; give some text.")
+            raise InputError("There are no tokens to build a vocabulary from; the text is empty.")
         return cls(sorted(counts, key=lambda token: (-counts[token], token)))
 
     def encode(self, text: str) -> list[int]:
@@ -216,13 +216,13 @@ class Split(Tokenizer):
 
 
 def join_pieces(text: str) -> str:
-    """Split text as words again: a piece that ends in `@@` joins with the next."""
+    """Join BPE pieces back into words: a piece that ends in `@@` joins with the next."""
     return (text + " ").replace("@@ ", "").strip()
 
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The tokenizers of both sides; a shared vocabulary is the same object twice."""
+    """The tokenizers of both sides; with a shared vocabulary they are the same object."""
 
     source: Tokenizer
     target: Tokenizer
@@ -232,7 +232,7 @@ class Tokenizers:
         return self.source is self.target
 
     def save(self, folder: Path) -> None:
-        """Write them into `folder`, and remove what another choice of tokenizer left there."""
+        """Write them to `folder`, and remove the files of any other kind of tokenizer."""
         names = _FILES[type(self.source), self.shared]
         for name, tokenizer in zip(names, (self.source, self.target), strict=False):
             tokenizer.save(folder / name)
@@ -249,10 +249,10 @@ class Tokenizers:
         raise InputError(f"There is no tokenizer in {folder} ({wanted}); prepare the data first.")
 
     def dropout(self, rate: float) -> Callable[[Sequence[Pair], int], list[Pair]]:
-        """The function (pairs, seed) -> pairs that splits both sides anew with BPE-dropout."""
+        """The function (pairs, seed) -> pairs that re-segments both sides with BPE-dropout."""
         source, target = self.source, self.target
         if not isinstance(source, BPE) or not isinstance(target, BPE):
-            raise InputError('data.bpe_dropout needs data.tokenizer = "bpe"; set it to 0 here.')
+            raise InputError('data.bpe_dropout needs data.tokenizer = "bpe"; set it to 0.')
 
         def resample(pairs: Sequence[Pair], seed: int) -> list[Pair]:
             sources = source.sample([pair[0] for pair in pairs], rate, 2 * seed)
@@ -265,13 +265,13 @@ class Tokenizers:
 _FILES: dict[tuple[type[Tokenizer], bool], tuple[str, ...]] = {
     (BPE, True): ("tokenizer.model",),
     (BPE, False): ("tokenizer.source.model", "tokenizer.target.model"),
-    (Split, True): ("vocab.txt",),
-    (Split, False): ("vocab.source.txt", "vocab.target.txt"),
+    (Pretokenized, True): ("vocab.txt",),
+    (Pretokenized, False): ("vocab.source.txt", "vocab.target.txt"),
 }
 
 
 def _damaged(path: Path) -> InputError:
-    return InputError(f"{path} is not an intact tokenizer of Kutta; prepare the data again.")
+    return InputError(f"{path} is damaged or not a Kutta tokenizer; prepare the data again.")
 
 
 def _why_not_learned(message: str, vocab_size: int) -> str:
@@ -279,7 +279,7 @@ def _why_not_learned(message: str, vocab_size: int) -> str:
         needed = message.split(" vs ")[1].split(".")[0]
         return (
             f"data.vocab_size = {vocab_size} is too small: the characters, bytes and special "
-            f"marks of this text alone are {needed} pieces; set it to more than that."
+            f"tokens of this text already take {needed} pieces; set it to more than that."
         )
-    lines = f"lines that are not empty and have at most {LONGEST_TO_LEARN_FROM:,} bytes"
-    return f"No BPE vocabulary can be learned; give {lines} ({message.strip()})."
+    lines = f"non-empty lines of at most {LONGEST_TO_LEARN_FROM:,} bytes"
+    return f"Cannot learn a BPE vocabulary ({message.strip()}); the text needs {lines}."

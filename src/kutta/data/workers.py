@@ -1,4 +1,4 @@
-"""Tasks spread over processes: results in the order of the tasks, few of them under way."""
+"""A process pool with results in the order of the tasks and a bounded number in flight."""
 
 import os
 import signal
@@ -19,29 +19,28 @@ from kutta.errors import InputError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-FEW = 16  # tasks done before a process is started: a small corpus ends without any
+FEW = 16  # tasks done here before processes are started: a small corpus needs none
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def in_order(
     make: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], processes: int
 ) -> Iterator[Result]:
-    """`make()(task)` of every task, in order: the same whatever the number of processes.
+    """`make()(task)` for every task, in order; the number of processes does not matter.
 
-    Every process makes the function for itself, so that it may remember what it has seen. Few
-    tasks wait, so that memory stays flat. An InputError comes out where it would have come out
-    of one process.
+    Each process makes the function for itself, so that it may keep a cache. Few tasks are queued,
+    so that memory stays bounded. An InputError is raised where a single process would raise it.
     """
     failures: list[InputError] = []
 
     def readable() -> Iterator[Task]:
         try:
             yield from tasks
-        except InputError as error:  # told after the results of the tasks before it
+        except InputError as error:  # raised after the results of the tasks before it
             failures.append(error)
 
     stream = readable()
@@ -62,16 +61,16 @@ def _in_processes(
     waiting: deque[Future[Result]] = deque()
     try:
         for task in tasks:
-            if len(waiting) > processes:  # one more than can be worked on: no process is idle
+            if len(waiting) > processes:  # one more than there are processes: none is idle
                 yield waiting.popleft().result()
-            with _apart():
+            with _isolated_start():
                 waiting.append(executor.submit(_work, task))
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
         raise InputError(
-            "A worker process that prepares text ended before its work was done, perhaps for lack "
-            "of memory; free some memory and run the same command again."
+            "A worker process that prepares text ended unexpectedly, perhaps for lack of memory; "
+            "free some memory and run the same command again."
         ) from error
     finally:
         executor.shutdown(cancel_futures=True)
@@ -80,16 +79,16 @@ def _in_processes(
 def _not_started(error: OSError) -> InputError:
     return InputError(
         f"Cannot start a process to prepare text: {error.strerror or error}; free some memory or "
-        "raise the limit of processes, and run the same command again."
+        "raise the process limit, and run the same command again."
     )
 
 
 @contextmanager
-def _apart() -> Generator[None]:
-    """Processes started here are workers and nothing else.
+def _isolated_start() -> Generator[None]:
+    """Isolate processes that are started here from the script of their parent.
 
-    They do not import the script of the parent (which would need `if __name__ == "__main__"`, and
-    may load torch), nor modules from the current folder, and they leave Ctrl-C to the parent.
+    They do not import it (it would need `if __name__ == "__main__"`, and may import torch) nor
+    modules from the current folder, and they leave Ctrl-C to the parent.
     """
     main, safe_path = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -122,7 +121,7 @@ def _work(task: Any) -> Any:
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot tell its processes to end."""
+    """Exit when the parent does: one that is killed cannot stop its workers."""
     parent = parent_process()
     if parent is not None:
         parent.join()

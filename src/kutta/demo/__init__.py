@@ -1,1 +1,1 @@
-"""What `kutta demo` runs: a corpus from a built-in grammar, and a small model trained on it."""
+"""`kutta demo`: a corpus from a built-in grammar, and a small model trained on it."""

@@ -1,4 +1,4 @@
-"""The demo: a built-in corpus, a small RK2 model, and what it has learned, in a few minutes."""
+"""The demo: a built-in corpus and a small model, trained and scored in a few minutes."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def demo_config(folder: Path, solver: str, seed: int) -> Config:
         "train": {
             "max_steps": 1500,
             "batch_tokens": 512,
-            "accumulate": 2,  # two cores take one batch each
+            "accumulate": 2,  # one batch for each of two cores
             "lr": 0.005,
             "warmup": 200,
             "adam_betas": [0.9, 0.98],
@@ -64,12 +64,12 @@ def demo_config(folder: Path, solver: str, seed: int) -> Config:
 
 
 def run_demo(folder: Path, solver: str, seed: int, overwrite: bool, console: Console) -> float:
-    """Make the corpus, train, score on unseen sentences, show samples; return the BLEU."""
+    """Write the corpus, train, score on unseen sentences, show samples; return the BLEU."""
     config = demo_config(folder, solver, seed)
     text = Path(config.data.dir)
     if not (text / "test.de").is_file():
         console.print(
-            f"Writing {PAIRS['train']:,} English-German pairs of our own grammar to {text}"
+            f"Writing {PAIRS['train']:,} English-German pairs of the built-in grammar to {text}"
         )
         write_corpus(text, **PAIRS, seed=seed)
     outcome = train(config, overwrite=overwrite, console=console)
@@ -92,7 +92,7 @@ def _samples(config: Config, translator: Translator) -> Table:
     pairs = list(read_pairs(Path(data.dir), "test", data.source, data.target))[:SAMPLES]
     found = translator.translate([source for source, _ in pairs])
     table = Table(title="Sentences the model has never seen", show_lines=True)
-    for column in ("English", "the model's German", "right? (else the reference)"):
+    for column in ("source", "translation", "correct, or the reference"):
         table.add_column(column)
     for (source, reference), translation in zip(pairs, found, strict=True):
         table.add_row(source, translation, "yes" if translation == reference else reference)
@@ -101,7 +101,7 @@ def _samples(config: Config, translator: Translator) -> Table:
 
 def _next_steps(run: Path, picture: Path) -> str:
     return f"""
-The training curve is in {picture}. Go on with:
+The training curve is in {picture}. Next steps:
 
   echo "The small dog sleeps." | kutta translate {run}
   kutta info {run}

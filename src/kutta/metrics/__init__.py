@@ -1,6 +1,6 @@
-"""How good a text is: BLEU both ways and chrF for translations, ROUGE for summaries.
+"""Metrics: tokenised BLEU, sacreBLEU and chrF for translations, ROUGE for summaries.
 
-No score without its signature.
+Every score has a signature.
 """
 
 from kutta.metrics.bleu import multi_bleu, tokenized_bleu

@@ -1,4 +1,4 @@
-"""Tokenised BLEU: the number that Moses' multi-bleu.perl prints."""
+"""Tokenised BLEU, as computed by Moses' multi-bleu.perl."""
 
 import math
 from collections import Counter
@@ -35,7 +35,7 @@ def multi_bleu(
     def tokens(lines: Lines) -> list[list[bytes]]:
         tokenized = moses_tokenize(lines, language) if language else lines
         split = map(split_hyphens, tokenized) if split_compounds else tokenized
-        # Perl reads bytes, so only ASCII letters have a case and only ASCII spaces part words.
+        # Perl reads bytes, so only ASCII letters have case and only ASCII spaces separate words.
         encoded = (line.encode("utf-8", "surrogatepass") for line in split)
         return [(line.lower() if lowercase else line).split() for line in encoded]
 
@@ -49,7 +49,7 @@ def multi_bleu(
 def _sentence_counts(hypothesis: list[bytes], *references: list[bytes]) -> list[int]:
     """Ten counts: hypothesis length, reference length, 4 x matched n-grams, 4 x all n-grams.
 
-    Of several references the length closest to the hypothesis counts; of two as close, the shorter.
+    With several references, the length closest to the hypothesis counts; of ties, the shorter.
     """
     length = len(hypothesis)
     closest = min(map(len, references), key=lambda n: (abs(n - length), n))
@@ -84,7 +84,7 @@ def _score_multi_bleu(settings: str, sums: Counts, references: int) -> Score:
 
 
 def bleu_details(precisions: list[float], penalty: float, hyp_len: int, ref_len: int) -> str:
-    """The part multi-bleu.perl prints after the score, digit for digit."""
+    """What multi-bleu.perl prints after the score, in the same format."""
     ratio = hyp_len / ref_len if ref_len else 0.0
     return (
         f"{'/'.join(f'{p:.1f}' for p in precisions)} "

@@ -1,4 +1,4 @@
-"""Moses' rules: raw text to tokens and back, and compounds split at hyphens."""
+"""Moses tokenization and detokenization, and splitting compounds at hyphens."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from kutta.metrics.score import Lines, version_of
 
 def moses_tokenize(lines: Lines, language: str) -> list[str]:
     """Tokenise raw text as Moses' tokenizer.perl does (with its `&quot;` for a quote)."""
-    from sacremoses import MosesTokenizer  # slow to import, and seldom needed
+    from sacremoses import MosesTokenizer  # slow to import, and rarely needed
 
     _check(language)
     tokenize = cast(Callable[..., str], MosesTokenizer(lang=language).tokenize)  # pyright: ignore[reportUnknownMemberType]
@@ -18,7 +18,7 @@ def moses_tokenize(lines: Lines, language: str) -> list[str]:
 
 
 def moses_detokenize(lines: Lines, language: str) -> list[str]:
-    """Moses tokens as running text again, as Moses' detokenizer.perl joins them."""
+    """Detokenise Moses tokens as Moses' detokenizer.perl does."""
     from sacremoses import MosesDetokenizer
 
     _check(language)
@@ -27,12 +27,12 @@ def moses_detokenize(lines: Lines, language: str) -> list[str]:
 
 
 def moses_rules(language: str) -> str:
-    """The language whose rules Moses applies to this one: its own, or those of English."""
+    """The language whose rules Moses applies to this one: its own, or English."""
     return language if language in moses_languages() else "en"
 
 
 def moses_signature(language: str) -> str:
-    """Which rules of which version, for signatures."""
+    """The tokenizer, its language and its version, for signatures."""
     return f"moses-{language}-sacremoses-{version_of('sacremoses')}"
 
 
@@ -40,12 +40,12 @@ def _check(language: str) -> None:
     if language not in moses_languages():
         raise InputError(
             f"The Moses tokenizer has no rules for the language '{language}'; choose one of "
-            f"{', '.join(moses_languages())} ('en' is what Moses takes for the others)."
+            f"{', '.join(moses_languages())} (Moses uses 'en' for all others)."
         )
 
 
 def moses_languages() -> list[str]:
-    """The languages for which Moses has rules of its own."""
+    """The languages for which Moses has rules."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     return sorted(set(NonbreakingPrefixes().available_langs.values()))

@@ -1,8 +1,7 @@
-"""ROUGE: how much of a reference a text has in common with it, by n-grams or in order.
+"""ROUGE (Lin, 2004): overlap with a reference in n-grams or in the longest common subsequence.
 
-Lin (2004). Words are runs of letters and digits, lower-cased and not stemmed. On plain ASCII text
-the numbers are those of the Python package rouge-score; outside ASCII that package drops the
-letters, and we keep them.
+Words are runs of letters and digits, lower-cased and not stemmed. On ASCII text the numbers are
+those of the Python package rouge-score; unlike that package, non-ASCII letters are kept.
 """
 
 import re
@@ -22,7 +21,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True)
 class Overlap:
-    """What a text of `found` units and a reference of `wanted` units share."""
+    """The overlap of a text of `found` units and a reference of `wanted` units."""
 
     shared: int
     found: int
@@ -51,7 +50,7 @@ def words_of(text: str) -> Words:
 
 
 def ngram_overlap(n: int) -> Variant:
-    """ROUGE-N: the n-grams shared, each as often as both have it."""
+    """ROUGE-N: the number of shared n-grams, with clipped counts."""
 
     def overlap(words: Words, reference: Words) -> Overlap:
         ours, theirs = _ngrams(words, n), _ngrams(reference, n)
@@ -61,12 +60,12 @@ def ngram_overlap(n: int) -> Variant:
 
 
 def sequence_overlap(words: Words, reference: Words) -> Overlap:
-    """ROUGE-L over the whole text: the words of a longest common subsequence."""
+    """ROUGE-L over the whole text: the length of the longest common subsequence."""
     return Overlap(common_subsequence(words, reference), len(words), len(reference))
 
 
 def common_subsequence(one: Words, other: Words) -> int:
-    """The length of a longest common subsequence; a row of its table is the bits of a number.
+    """The length of the longest common subsequence; a row of the DP table is stored as bits.
 
     Bit i of `row` is 0 where the length grows from column i to i + 1. A word of `one` moves the 0
     that ends a run of 1s down to the lowest match within that run (Hyyrö, 2004).
@@ -87,15 +86,15 @@ def _ngrams(words: Words, n: int) -> Counter[tuple[str, ...]]:
 
 
 def rouge(name: str, overlap: Variant) -> Metric:
-    """F1 of the best reference of each sentence, in the mean; `name` as in ROUGE-name."""
+    """The mean over sentences of the F1 with the best reference; `name` as in ROUGE-name."""
 
     def count(hypotheses: Lines, references: Sequence[Lines]) -> Counts:
         """(sentences, 4): 1, F1, precision, recall."""
         ours = map(words_of, hypotheses)
         theirs = zip(*(map(words_of, text) for text in references), strict=True)
         best = (
-            max((overlap(words, rival) for rival in rivals), key=lambda o: o.f1)
-            for words, rivals in zip(ours, theirs, strict=True)
+            max((overlap(words, reference) for reference in several), key=lambda o: o.f1)
+            for words, several in zip(ours, theirs, strict=True)
         )
         return np.array([(1.0, o.f1, o.precision, o.recall) for o in best])
 

@@ -1,4 +1,4 @@
-"""sacreBLEU and chrF: sacrebleu's numbers under sacrebleu's signatures."""
+"""sacreBLEU and chrF: sacrebleu's scores and signatures."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,7 +25,7 @@ def chrf(
 
 def sacre_bleu_metric(lowercase: bool = False) -> Metric:
     """The metric behind `sacre_bleu`."""
-    # `force` only silences a warning about text that looks tokenised; signatures say so instead.
+    # `force` only silences a warning about tokenised text; signatures state that instead.
     return _sacre(partial(BLEU, force=True, lowercase=lowercase))
 
 
@@ -35,8 +35,8 @@ def chrf_metric(word_order: int = 0, lowercase: bool = False) -> Metric:
 
 
 def _sacre(make: Callable[[], BLEU | CHRF]) -> Metric:
-    # The two underscored methods are where sacrebleu's own significance tests part counting from
-    # scoring; its public functions go from text to score, which a bootstrap cannot afford.
+    # sacrebleu's own significance tests use these two private methods to separate counting from
+    # scoring; its public functions go from text to score, which is too slow for a bootstrap.
     def count(hypotheses: Lines, references: Sequence[Lines]) -> Counts:
         counts = make()._extract_corpus_statistics(hypotheses, references)  # pyright: ignore[reportPrivateUsage]
         return np.array(counts, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""A corpus score with its signature, and a metric as two pure steps.
+"""A corpus score with its signature, and metrics as two pure functions.
 
-A metric is `count` per sentence and `score` of the summed counts, because a bootstrap resamples the
-counts and never looks at the text again.
+A metric is `count` per sentence and `score` of the summed counts, because a bootstrap resamples
+only the counts.
 """
 
 import importlib.metadata
@@ -17,12 +17,12 @@ from kutta.errors import InputError
 
 Lines = Sequence[str]
 References = Lines | Sequence[Lines]  # one text, or several that are parallel to each other
-Counts = NDArray[np.float64]  # float64 adds whole numbers exactly, and multiplies fast
+Counts = NDArray[np.float64]  # float64 adds integers exactly, and its products are fast
 
 
 @dataclass(frozen=True)
 class Score:
-    """One corpus score, with all that is needed to compare it with another one."""
+    """A corpus score with its signature."""
 
     name: str
     value: float
@@ -34,7 +34,7 @@ class Score:
         return f"{self.name} = {value} [{self.signature}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON can hold them, the value unrounded."""
+        """The score as a dict for JSON, not rounded."""
         return asdict(self)
 
 
@@ -59,10 +59,10 @@ def parallel_texts(hypotheses: Lines, references: References) -> list[Lines]:
             which = "the reference has" if len(texts) == 1 else f"reference {number} has"
             raise InputError(
                 f"The hypotheses have {len(hypotheses)} lines but {which} {len(text)}; "
-                "line n of one must translate the same sentence as line n of the other."
+                "line n of both must be a translation of the same sentence."
             )
     if not hypotheses:
-        raise InputError("There is nothing to score: both texts have 0 lines; give at least one.")
+        raise InputError("There is nothing to score: both texts are empty; give at least one line.")
     return texts
 
 
@@ -71,5 +71,5 @@ def version_of(package: str) -> str:
     """The version of an installed package, for signatures."""
     try:
         return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:  # a source tree on the path, never installed
+    except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
         return "uninstalled"

@@ -1,4 +1,4 @@
-"""Whether the difference of two systems is more than chance: the paired bootstrap."""
+"""Significance of the difference between two systems: the paired bootstrap."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,7 +34,7 @@ class Comparison:
         return f"{self.a.name}: A = {a}, B = {b}, {difference} [{self.signature}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields and the full signature as JSON can hold them."""
+        """The comparison as a dict for JSON, with its full signature."""
         return asdict(self) | {"signature": self.signature}
 
 
@@ -48,11 +48,11 @@ def paired_bootstrap(
 ) -> Comparison:
     """Score both systems on the same resampled test sets (`metric`: one of METRICS, or multi_bleu).
 
-    The p-value is two-sided: how often a difference as large as the real one appears when the
-    resampled differences are moved to have mean zero, as they would if the systems were equal.
+    The p-value is two-sided: how often a difference as large as the observed one occurs among the
+    resampled differences, shifted to mean zero as under the null hypothesis.
     """
     if samples < 1:
-        raise InputError(f"The bootstrap needs at least 1 sample, not {samples}; 1000 is usual.")
+        raise InputError(f"The bootstrap needs at least 1 sample, not {samples}; try 1000.")
     texts = parallel_texts(system_a, references)
     parallel_texts(system_b, references)
     counts = [metric.count(system, texts) for system in (system_a, system_b)]

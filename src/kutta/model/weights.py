@@ -101,7 +101,7 @@ def _unreadable(path: Path, error: Exception) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(f"There is no {path}; give a folder with trained weights.")
     if isinstance(error, OSError):
-        return InputError(f"Cannot read {path}: {error.strerror or error}; check its rights.")
+        return InputError(f"Cannot read {path}: {error.strerror or error}; check its permissions.")
     return InputError(
         f"{path} is damaged, perhaps cut off ({error}); copy it again, or use another checkpoint."
     )

@@ -1,1 +1,1 @@
-"""The paper's tables and figures as experiments: planned, run, and set beside its numbers."""
+"""The paper's tables and figures as experiments: planned, run, and compared with the paper."""

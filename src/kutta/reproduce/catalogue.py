@@ -1,4 +1,4 @@
-"""The experiments that come with Kutta, as a table for people."""
+"""The list of experiments shipped with Kutta."""
 
 from typing import Any
 

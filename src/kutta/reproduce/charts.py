@@ -1,4 +1,4 @@
-"""Figures of a table's numbers: bars, and lines against depth or size, ours beside the paper's."""
+"""Figures of a table's numbers: bars, and lines over depth or size, ours next to the paper's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from kutta.reproduce.results import Cell, Cells, run_cells
 
 @dataclass(frozen=True)
 class Side:
-    """One of the panels side by side: our means, or what the paper printed."""
+    """A panel: our means, or the paper's numbers."""
 
     title: str
     ours: bool
@@ -30,7 +30,7 @@ def _sides(plan: Plan, cells: Cells) -> list[Side]:
 
 
 def bars(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
-    """A bar for each row, a line of panels for each column, ours beside the paper's."""
+    """A bar for each row, a row of panels for each column, ours next to the paper's."""
     experiment, cells = plan.experiment, run_cells(plan, results)
     sides = _sides(plan, cells)
     rows = len({cell.row for cell in cells.values()})
@@ -47,17 +47,17 @@ def bars(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
         line[0].set_yticks(range(len(names)), names)
         line[0].set_ylim(len(names) - 0.4, -0.6)  # from top to bottom, as in the table
     for axes in grid[-1]:
-        cut = " (the axis does not begin at 0)" if axes.get_xlim()[0] > 0 else ""
+        cut = " (the axis does not start at 0)" if axes.get_xlim()[0] > 0 else ""
         axes.set_xlabel(f"{experiment.metric}{cut}")
 
 
 def _bar_panel(axes: Axes, plan: Plan, column: list[Cell], side: Side) -> None:
-    """Bars of the means, dots for the seeds behind them; rows measured against others in colour."""
+    """Bars of the means with dots for the seeds; rows that are compared with another in colour."""
     known = [(i, cell, v) for i, cell in enumerate(column) if (v := side.value(cell)) is not None]
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
     if not known:
-        axes.text(0.5, 0.5, "no run has ended yet", transform=axes.transAxes, ha="center")
+        axes.text(0.5, 0.5, "no finished run yet", transform=axes.transAxes, ha="center")
         axes.set_xticks([])
         return
     seeds = {index: cell.scores if side.ours else () for index, cell, _ in known}
@@ -75,13 +75,13 @@ def _bar_panel(axes: Axes, plan: Plan, column: list[Cell], side: Side) -> None:
 
 
 def lines(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
-    """A line for each row against the place of the columns on the x axis."""
+    """A line for each row over the x values of the columns."""
     columns = plan.experiment.columns
     _line_panels(figure, plan, results, lambda c: columns[c.column].at_scale(plan.scale_name))
 
 
 def against_parameters(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
-    """A line for each row against the parameters: ours are counted, the paper's as printed."""
+    """A line for each row over the number of parameters: ours counted, the paper's as published."""
     _line_panels(
         figure, plan, results, lambda c: c.parameters / 1e6 if c.parameters is not None else None
     )
@@ -96,7 +96,7 @@ def _line_panels(
     results: Mapping[str, Result],
     ours_at: Callable[[Cell], float | None],
 ) -> None:
-    """Lines over x, ours beside the paper's; `ours_at` says where on the x axis a cell is."""
+    """Lines over x, ours next to the paper's; `ours_at` gives the x value of a cell."""
     experiment, cells = plan.experiment, run_cells(plan, results)
     sides = _sides(plan, cells)
     figure.set_size_inches(3.7 * len(sides) + 0.4, 3.3)
@@ -120,7 +120,7 @@ def _line_panels(
 
 
 def _line(axes: Axes, points: list[Point], look: int, label: str, shift: float) -> None:
-    """A line through means, with their deviations; shifted a little, so that those stay apart."""
+    """A line through means with error bars, shifted a little so that these do not overlap."""
     if points:
         xs, ys, spread = zip(*points, strict=True)
         xs = [x + shift for x in xs]

@@ -1,7 +1,7 @@
-"""The paper's claims as comparisons between cells, and what our numbers say of each.
+"""The paper's claims as comparisons between cells, and a verdict on each from our numbers.
 
-A cell is named "row/column". A row alone stands for each of its columns, each compared within
-itself:
+A cell is named "row/column". A row without a column stands for all of its columns, each compared
+within itself:
 
     [[claims]]
     says = "One layer of RK2 is better than two residual layers"
@@ -26,7 +26,7 @@ Word = Literal["holds", "does not hold", "undecided", "not run"]
 
 
 class Claim(Section):
-    """Each of `cells` stands in this relation to each of `than`; `within` is how far near is."""
+    """Each of `cells` has this relation to each of `than`; `within` is the tolerance of near."""
 
     says: str = Field(min_length=1)
     cells: list[str] = Field(min_length=1)
@@ -41,7 +41,7 @@ class Claim(Section):
         ]
 
     def mistakes_of(self, cells: Collection[Name], better: str) -> Iterator[str]:
-        """What is wrong with the claim in a table of these cells, each as the sentence to say."""
+        """Error messages for a claim that does not work in a table of these cells."""
         known = {*("/".join(cell) for cell in cells), *(row for row, _ in cells)}
         for name in (*self.cells, *self.than):
             if name not in known:
@@ -51,11 +51,11 @@ class Claim(Section):
         if self.are == "better" and better == "neither":
             yield "better = 'neither' here, so write are = 'higher' or 'lower'"
         if (self.are == "near") != (self.within > 0):
-            yield "are = 'near' and within = 0.3 (how far is still near) go together"
+            yield "are = 'near' needs within = 0.3 (the tolerance), and within needs are = 'near'"
 
 
 def _pairs(one: str, other: str, cells: Collection[Name]) -> Iterator[tuple[Name, Name]]:
-    """The cells that two names compare: within each column where a name has none."""
+    """The cells that two names compare: within each column if a name has none."""
     (row, _, column), (rival, _, place) = one.partition("/"), other.partition("/")
     columns = [c for c in dict.fromkeys(c for _, c in cells) if column in ("", c)]
     for here in columns:
@@ -75,7 +75,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What our numbers say of a claim, and the comparison that says it."""
+    """The verdict on a claim, and the comparison that decides it."""
 
     says: str
     word: Word
@@ -91,7 +91,7 @@ def judge(
     measured: Callable[[Name], Measured | None],
     lower_is_better: bool,
 ) -> Verdict:
-    """The verdict on a claim: it holds where each of its comparisons does."""
+    """The verdict on a claim: it holds if all of its comparisons do."""
     found = [
         _compare(claim, one, other, measured, lower_is_better) for one, other in claim.pairs(cells)
     ]
@@ -101,7 +101,7 @@ def judge(
 
 
 def _worst(words: Sequence[Word]) -> Word:
-    """One comparison that fails refutes a claim; else one that is missing or undecided decides."""
+    """A failed comparison refutes a claim; otherwise a missing or undecided one decides."""
     order: tuple[Word, ...] = ("does not hold", "not run", "undecided", "holds")
     return min(words, key=order.index)
 
@@ -128,5 +128,5 @@ def _compare(
 
 
 def _noise(a: Measured, b: Measured) -> float:
-    """The standard deviation of a difference of two runs, as far as seeds tell; 0 for one seed."""
+    """The standard deviation of the difference of two runs, over seeds; 0 for one seed."""
     return math.hypot(a.deviation or 0.0, b.deviation or 0.0)

@@ -1,4 +1,4 @@
-"""Figures of what trainings wrote down: perplexity by epoch, the gradient's norm by step."""
+"""Figures of training records: perplexity by epoch, gradient norm by step."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -60,7 +60,7 @@ def _logged(
     key: str,
     by_epoch: bool,
 ) -> Points:
-    """The records of a cell's finished runs, seeds together."""
+    """The records of a cell's finished runs, of all seeds."""
     points: Points = {}
     for run in plan.runs:
         result = results.get(run.name)
@@ -74,7 +74,7 @@ def _logged(
 
 
 def _curve(axes: Axes, points: Points, colour: str, line: str, label: str) -> None:
-    """The mean over seeds, and the range of the seeds as a shade."""
+    """The mean over seeds, and their range as a shaded area."""
     xs = sorted(points)
     if not xs:
         return
@@ -85,7 +85,7 @@ def _curve(axes: Axes, points: Points, colour: str, line: str, label: str) -> No
 
 
 def _fit_to_late(axes: Axes) -> None:
-    """Leave the first tenth of every curve out of the y axis: it would flatten all the rest."""
+    """Fit the y axis to all but the first tenth of each curve, which would flatten the rest."""
     late: list[float] = []
     for line in axes.get_lines():
         values: list[float] = list(line.get_ydata())

@@ -1,4 +1,4 @@
-"""What a reproduction costs, before it is begun: arithmetic, and time from it.
+"""The estimated cost of a reproduction: arithmetic, and time derived from it.
 
 Counted are the matrix products of `cost_of`, forward and backward (2 FLOP a multiply-add, and the
 backward pass costs twice the forward pass), at full batches. Attention's own products, validation
@@ -18,7 +18,7 @@ from kutta.model.build import build_model
 from kutta.runs.device import mixed_precision
 
 GPU_RATE = 40e12  # FLOP/s assumed of a V100- or A100-class GPU in mixed precision, sustained
-CPU_SHARE = 0.5  # of the large matrix product's rate that training a small model reaches here
+CPU_SHARE = 0.5  # rate of training a small model relative to a large matrix product
 BF16_GAIN = 2  # rate of bf16 over that of fp32, on a CPU that has instructions for it
 _BACKWARD_TOO, _FLOP = 3, 2
 
@@ -35,11 +35,11 @@ class Estimate:
     cpu_gain: int  # rate of its precision over that of fp32 on this machine's CPU
 
     def gpu_seconds(self) -> float:
-        """How long it takes on the GPU that is assumed."""
+        """The time on the assumed GPU."""
         return self.flop / GPU_RATE
 
     def cpu_seconds(self, rate: float) -> float:
-        """How long it takes on a core of this machine that does so many FLOP a second in fp32."""
+        """The time on a core of this machine with this many FLOP/s in fp32."""
         return self.flop / (rate * self.cpu_gain)
 
 
@@ -62,7 +62,7 @@ def estimate(config: Config) -> Estimate:
 
 
 def _cpu_gain(precision: str) -> int:
-    """fp16 is for GPUs: whoever trains such a config on a CPU takes fp32, as a warning says."""
+    """The gain of a precision on a CPU; fp16 counts as fp32, which a warning recommends there."""
     if precision == "mixed":
         precision = mixed_precision(torch.device("cpu"))
     return BF16_GAIN if precision == "bf16" else 1
@@ -77,7 +77,7 @@ def _cost(model: str, vocabulary: int, shared: bool) -> Cost:
 
 
 def machine_rate(seconds: float = 0.5, size: int = 512) -> float:
-    """FLOP/s of this machine's fp32 matrix product on one core, measured for a moment."""
+    """FLOP/s of an fp32 matrix product on one core of this machine, measured briefly."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""Making the runs of a plan: one after another here, or several side by side as processes."""
+"""Executing the runs of a plan: sequentially in this process, or in parallel processes."""
 
 import hashlib
 import json
@@ -25,25 +25,25 @@ from kutta.runs import open_run, prepare_run
 from kutta.runs.run import CONFIG
 from kutta.training.stopping import asked_to_stop
 
-# A run that ended: its result, the sentence that says why it failed, or None where it was stopped.
+# How a run ended: its result, the error if it failed, or None if it was interrupted.
 Ending = Result | InputError | None
 
-_LOOK_EVERY = 0.2  # seconds between looks at the processes
+_POLL_EVERY = 0.2  # seconds
 
 
-def say(console: Console, text: str) -> None:
-    """A line of plain words."""
+def print_line(console: Console, text: str) -> None:
+    """Print a line without markup."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
-def sole_worker(folder: Path) -> Generator[int]:
-    """Hold the folder's lock: two processes would train the same runs into each other.
+def locked_reproduction(folder: Path) -> Generator[int]:
+    """Hold the lock of a reproduction, so that no other process trains the same runs.
 
-    Runs side by side inherit it, so it is held until the last of them has ended, also where the
-    process that began them was killed.
+    Parallel runs inherit it, so it is held until the last of them has exited, even if the process
+    that started them was killed.
     """
-    busy = f"Another process is at work in {folder}; wait until it ends, or end it first."
+    busy = f"Another process is running in {folder}; wait until it exits, or stop it first."
     with ExitStack() as held:
         try:
             handle = held.enter_context(locked_folder(folder, busy))
@@ -55,10 +55,10 @@ def sole_worker(folder: Path) -> Generator[int]:
 
 
 def write_text_of(plan: Plan, console: Console) -> None:
-    """Write the text of the built-in grammar, where the experiment asks for it."""
+    """Write the text of the built-in grammar, if the experiment uses it."""
     text, sentences = plan.folder / "text", plan.scale.builtin
     if sentences is not None and not (text / "test.de").is_file():  # it is written last
-        say(console, f"Writing {sentences.train:,} pairs of our own grammar to {text}")
+        print_line(console, f"Writing {sentences.train:,} pairs of the built-in grammar to {text}")
         write_corpus(text, **sentences.model_dump())
 
 
@@ -71,17 +71,17 @@ def share_text(config: Config, folder: Path, console: Console) -> None:
     made = open_run(config.model_copy(update={"run": str(folder / "prepared" / key[:10])}))
     report = prepare_run(made)
     if report is not None:
-        say(console, str(report))
+        print_line(console, str(report))
     files = [path for path in sorted(made.path.rglob("*")) if path.is_file()]
     others = [file for file in files if file not in (made.path / CONFIG, made.report)]
-    for file in (*others, made.report):  # the report says that all is there, so it comes last
+    for file in (*others, made.report):  # the report marks the run as prepared, so it comes last
         link_or_copy(file, run.path / file.relative_to(made.path))
 
 
 def one_by_one(
     plan: Plan, runs: Sequence[PlannedRun], console: Console
 ) -> Iterator[tuple[PlannedRun, Ending]]:
-    """Make the runs here, in this process, in order; stops where it is asked to."""
+    """Execute the runs sequentially in this process; stop on an interruption."""
     for run in runs:
         try:
             share_text(run.config, plan.folder, console)
@@ -95,7 +95,7 @@ def one_by_one(
 
 @dataclass
 class _Process:
-    """A run in a process of its own, and what it says."""
+    """A run in its own process, and the files of its output."""
 
     run: PlannedRun
     process: subprocess.Popen[bytes]
@@ -103,23 +103,23 @@ class _Process:
     err: Path
 
     def ending(self) -> Ending:
-        """What came of it, once the process has ended."""
+        """How the run ended, after the process has exited."""
         code = self.process.returncode
         if code == 0:
             return Result(**json.loads(self.out.read_text(encoding="utf-8")))
         if code in (130, -signal.SIGTERM, -signal.SIGINT):
             return None
-        said = self.err.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return InputError(said[-1] if said else f"its process ended with the code {code}.")
+        lines = self.err.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return InputError(lines[-1] if lines else f"its process exited with code {code}.")
 
 
 def side_by_side(
     plan: Plan, runs: Sequence[PlannedRun], jobs: int, lock: int, console: Console
 ) -> Iterator[tuple[PlannedRun, Ending]]:
-    """Make the runs in `jobs` processes at a time, one core each; stops where it is asked to."""
-    waiting, working, told = list(runs), list[_Process](), False
-    with TemporaryDirectory() as said, ExitStack() as last, asked_to_stop() as asked:
-        last.callback(_tell, working)  # whatever happens here, they save and stop
+    """Execute the runs in `jobs` processes, one core each; stop on an interruption."""
+    waiting, working, stopped = list(runs), list[_Process](), False
+    with TemporaryDirectory() as output, ExitStack() as last, asked_to_stop() as asked:
+        last.callback(_stop, working)  # in any case they save and stop
         while working or (waiting and not asked):
             if waiting and len(working) < jobs and not asked:
                 run = waiting.pop(0)
@@ -128,20 +128,20 @@ def side_by_side(
                 except InputError as error:
                     yield run, error
                     continue
-                say(console, f"started {run.name}")
-                working.append(_start(plan, run, lock, Path(said)))
+                print_line(console, f"started {run.name}")
+                working.append(_start(plan, run, lock, Path(output)))
                 continue
-            if asked and not told:  # once: a second signal would end them without saving
-                _tell(working)
-                told = True
-            time.sleep(_LOOK_EVERY)
+            if asked and not stopped:  # once: a second signal would stop them without saving
+                _stop(working)
+                stopped = True
+            time.sleep(_POLL_EVERY)
             for ended in [each for each in working if each.process.poll() is not None]:
                 working.remove(ended)
                 yield ended.run, ended.ending()
 
 
-def _start(plan: Plan, run: PlannedRun, lock: int, said: Path) -> _Process:
-    out, err = said / f"{run.name}.out", said / f"{run.name}.err"
+def _start(plan: Plan, run: PlannedRun, lock: int, output: Path) -> _Process:
+    out, err = output / f"{run.name}.out", output / f"{run.name}.err"
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "kutta.reproduce.perform", str(plan.folder), run.name],
@@ -150,13 +150,13 @@ def _start(plan: Plan, run: PlannedRun, lock: int, said: Path) -> _Process:
             stderr=stderr,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             pass_fds=[lock],
-            start_new_session=True,  # Ctrl-C reaches us alone; we pass it on
+            start_new_session=True,  # Ctrl-C reaches only this process, which passes it on
         )
     return _Process(run, process, out, err)
 
 
-def _tell(working: Sequence[_Process]) -> None:
-    """Ask processes to save and stop."""
+def _stop(working: Sequence[_Process]) -> None:
+    """Signal processes to save and stop."""
     for each in working:
         with suppress(ProcessLookupError):
             each.process.send_signal(signal.SIGTERM)

@@ -1,8 +1,8 @@
 """An experiment: a table or a figure of the paper as one TOML file.
 
-Its cells are rows x columns. The settings of a cell are those of the preset it extends, changed by
-its scale, its column and its row, first by what holds at every scale, then by what holds at this
-one. Each of them may name the preset; what comes later wins.
+Its cells are rows x columns. The settings of a cell are those of the preset it extends, overridden
+by its scale, its column and its row, first by those for all scales, then by those for this one.
+Each of them may name the preset; the last one wins.
 """
 
 import re
@@ -19,16 +19,16 @@ from kutta.errors import InputError
 from kutta.reproduce.claims import Claim
 
 ScaleName = Literal["paper", "small"]
-# Scores of the test set come from evaluation; the last two are read off the log of the training.
+# Scores of the test set come from evaluation; the last two from the records of training.
 Metric = Literal[
     "BLEU", "sacreBLEU", "chrF2", "perplexity", "validation perplexity", "gradient norm"
 ]
 
-Published = float | list[float]  # by the first metric alone, or by each in turn
+Published = float | list[float]  # by the first metric only, or by each metric
 
 
 class Change(Section):
-    """The preset to extend, by its name or by columns, and settings that replace the preset's."""
+    """The preset to extend, by name or by column, and settings that override the preset's."""
 
     extends: str | dict[str, str] = ""
     data: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -48,7 +48,7 @@ class Change(Section):
     def _names_presets(cls, value: Any) -> Any:
         names = cast(dict[str, Any], value).values() if isinstance(value, dict) else [value]
         if not all(isinstance(name, str) for name in names):
-            raise ValueError('name a preset in quotes, or one for each column: { key = "NAME" }')
+            raise ValueError('write a preset in quotes, or one for each column: { key = "NAME" }')
         return cast(Any, value)
 
     def values(self) -> dict[str, Any]:
@@ -56,19 +56,19 @@ class Change(Section):
         return {name: getattr(self, name) for name in ("data", "model", "train", "decode")}
 
     def preset(self, column: str) -> str:
-        """The preset that is named for the cells of a column, or nothing."""
+        """The preset for the cells of a column, or ""."""
         return self.extends if isinstance(self.extends, str) else self.extends.get(column, "")
 
 
 class Here(Change):
-    """What a row or a column is at one scale."""
+    """The settings of a row or a column at one scale."""
 
     name: str = ""
     at: float | None = None
 
 
 class Sentences(Section):
-    """How much text of the built-in grammar to write, for an experiment that needs no download."""
+    """How much text of the built-in grammar to write, for an experiment without a download."""
 
     train: int = Field(ge=1)
     valid: int = Field(ge=1)
@@ -77,7 +77,7 @@ class Sentences(Section):
 
 
 class Scale(Change):
-    """The size at which all is run: the paper's on GPUs, or small on two cores."""
+    """The scale of all runs: the paper's on GPUs, or small on two cores."""
 
     corpus: str
     seeds: list[int] = Field(min_length=1)
@@ -86,36 +86,36 @@ class Scale(Change):
 
 
 class Part(Change):
-    """A row or a column: its name, what it changes everywhere, and what at each scale."""
+    """A row or a column: its name, its settings for all scales, and those for each scale."""
 
     name: str
     paper: Here = Field(default_factory=Here)
     small: Here = Field(default_factory=Here)
 
     def here(self, scale: ScaleName) -> Here:
-        """What it is at this scale."""
+        """Its settings at this scale."""
         return getattr(self, scale)
 
     def name_at(self, scale: ScaleName) -> str:
-        """What it is called at this scale."""
+        """Its name at this scale."""
         return self.here(scale).name or self.name
 
 
 class Column(Part):
-    """A condition all methods are compared under; `at` is its place on the figure's x axis."""
+    """A condition under which all methods are compared; `at` is its x value in the figure."""
 
     at: float | None = None
 
     def at_scale(self, scale: ScaleName) -> float | None:
-        """Its place on the x axis at this scale."""
+        """Its x value at this scale."""
         here = self.here(scale).at
         return self.at if here is None else here
 
 
 class Row(Part):
-    """A system, the row it is measured against, and the paper's numbers by column.
+    """A system, the row it is compared with, and the paper's numbers by column.
 
-    A `quoted` row has published numbers and no runs. `size` is its number of parameters as printed.
+    A `quoted` row has published numbers and no runs. `size` is its published parameter count.
     """
 
     against: str = ""
@@ -125,15 +125,15 @@ class Row(Part):
     size: str = ""
 
     def mistakes_of(self, key: str, metrics: int) -> Iterator[str]:
-        """What does not go together in this row, each as the sentence to say."""
+        """Error messages for conflicting settings of this row."""
         lists = [v for v in self.published.values() if isinstance(v, list)]
         if any(not 1 <= len(values) <= metrics for values in lists):
             yield f"rows.{key}: published has more numbers than there are metrics ({metrics})"
         runs = self.against or self.extends or any(self.values().values())
         if self.quoted and (runs or not self.published):
             yield (
-                f"rows.{key}: a quoted row has published numbers and nothing to run; leave "
-                "settings and against out, or quoted"
+                f"rows.{key}: a quoted row has published numbers and no runs; remove its settings "
+                "and against, or remove quoted"
             )
 
     def published_at(self, column: str, metric: int = 0) -> float | None:
@@ -144,11 +144,11 @@ class Row(Part):
 
 
 class Experiment(Section):
-    """One table or figure: what is run, how it is scored, and what the paper found."""
+    """One table or figure: its runs, its metrics, and the paper's numbers."""
 
     title: str
-    reproduces: str = ""  # nothing where it is a check of our own, not one of the paper's tables
-    metrics: list[Metric] = Field(min_length=1)  # the first decides, the others are shown beside it
+    reproduces: str = ""  # empty for a check of our own that is not in the paper
+    metrics: list[Metric] = Field(min_length=1)  # the first decides, the others are also shown
     better: Literal["higher", "lower", "neither"]
     figure: Literal["bars", "lines", "parameters", "curves", "gradients"]
     axis: str = ""
@@ -179,17 +179,18 @@ class Experiment(Section):
         return self
 
     def _mistakes(self) -> Iterator[str]:
-        """What does not go together, each as the sentence to say."""
+        """Error messages for conflicting settings."""
         for key in (*self.columns, *self.rows):
             if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", key):
-                yield f"{key!r} names folders; write it in small letters, digits and hyphens"
+                yield f"{key!r} is used as a folder name; use lower case, digits and hyphens"
         for key, row in self.rows.items():
             if row.against and row.against not in self.rows:
                 near = suggest(row.against, [*self.rows])
-                yield f"rows.{key}: against = {row.against!r} is no row{near}"
+                yield f"rows.{key}: against = {row.against!r} is not a row{near}"
             for column in (*row.only, *row.published):
                 if column not in self.columns:
-                    yield f"rows.{key}: {column!r} is no column{suggest(column, [*self.columns])}"
+                    near = suggest(column, [*self.columns])
+                    yield f"rows.{key}: {column!r} is not a column{near}"
             yield from row.mistakes_of(key, len(self.metrics))
         names = [f"{row}-{column}" for row, column in self.cells()]
         if len(set(names)) < len(names):
@@ -200,10 +201,10 @@ class Experiment(Section):
         yield from self._preset_mistakes()
         places = [c.at_scale(scale) for c in self.columns.values() for scale in self.scales]
         if self.figure == "lines" and None in places:
-            yield "figure = 'lines' needs at, the place on the x axis, in every column"
+            yield "figure = 'lines' needs at, the x value, in every column"
 
     def _preset_mistakes(self) -> Iterator[str]:
-        """Cells whose preset nobody names, and presets that are named for no column."""
+        """Error messages for cells without a preset, and presets for unknown columns."""
         for scale in self.scales:
             for row, column in self.cells():
                 where = f"row {row}, column {column} at scale {scale}"
@@ -211,17 +212,17 @@ class Experiment(Section):
                     named = change.extends if isinstance(change.extends, dict) else {}
                     for wrong in sorted(named.keys() - self.columns.keys()):
                         near = suggest(wrong, [*self.columns])
-                        yield f"{where}: extends names a preset for {wrong!r}, no column{near}"
+                        yield f"{where}: extends has {wrong!r}, which is not a column{near}"
                 if not self.preset(scale, row, column):
                     yield f"{where} extends no preset; add extends to the scale, column or row"
 
     def changes(self, scale: ScaleName, row: str, column: str) -> list[Change]:
-        """What makes a cell, in the order in which it is applied."""
+        """The changes that define a cell, in the order in which they are applied."""
         parts = (self.columns[column], self.rows[row])
         return [self.scales[scale], *parts, *(part.here(scale) for part in parts)]
 
     def preset(self, scale: ScaleName, row: str, column: str) -> str:
-        """The preset that a cell extends: the last that is named for it."""
+        """The preset that a cell extends: the last one given for it."""
         named = [change.preset(column) for change in self.changes(scale, row, column)]
         return next(filter(None, reversed(named)), "")
 
@@ -230,7 +231,7 @@ class Experiment(Section):
         return [(row, column) for row, column in self.all_cells() if not self.rows[row].quoted]
 
     def all_cells(self) -> list[tuple[str, str]]:
-        """Those that are run and those that are only quoted, column by column."""
+        """All cells, also those that are only quoted, column by column."""
         return [
             (key, column)
             for column in self.columns
@@ -239,7 +240,7 @@ class Experiment(Section):
         ]
 
     def scale(self, name: ScaleName, where: str) -> Scale:
-        """The scale of this name, or a sentence that it has none."""
+        """The scale of this name; an InputError if there is none."""
         if name not in self.scales:
             raise InputError(f"{where} has no scale {name}; it has {', '.join(self.scales)}.")
         return self.scales[name]
@@ -248,7 +249,7 @@ class Experiment(Section):
 def config_of(
     experiment: Experiment, where: Path, scale: ScaleName, row: str, column: str
 ) -> dict[str, Any]:
-    """The settings of a cell as plain values, before seed and folders are put in."""
+    """The settings of a cell as plain values, before seed and folders are set."""
     values = extended(experiment.preset(scale, row, column), where).values
     for change in experiment.changes(scale, row, column):
         values = merge(values, change.values())
@@ -256,7 +257,7 @@ def config_of(
 
 
 def load(path: Path) -> Experiment:
-    """Read an experiment; the first mistake becomes one sentence."""
+    """Read an experiment; the first mistake is raised as an InputError."""
     try:
         return Experiment.model_validate(read_values(path))
     except ValidationError as error:
@@ -264,12 +265,12 @@ def load(path: Path) -> Experiment:
 
 
 def available() -> dict[str, Path]:
-    """The experiments that come with Kutta, by name."""
+    """The experiments shipped with Kutta, by name."""
     return {path.stem: path for path in sorted(shipped("experiments").glob("*.toml"))}
 
 
 def find(name: str) -> Path:
-    """The file of an experiment: one of ours by its name, or a .toml of the user's own."""
+    """The file of an experiment: one shipped with Kutta by its name, or the user's .toml."""
     if name.endswith(".toml"):
         if not Path(name).is_file():
             raise InputError(f"There is no experiment file {name}; check the path.")

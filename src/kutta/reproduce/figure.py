@@ -1,4 +1,4 @@
-"""The figure of a reproduction, drawn from our numbers, with the paper's beside them."""
+"""The figure of a reproduction: our numbers next to the paper's."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ KINDS: dict[str, Callable[[Figure, Plan, Mapping[str, Result]], None]] = {
 
 
 def draw(plan: Plan, results: Mapping[str, Result]) -> list[Path]:
-    """Write figure.png and figure.svg of what is there; return their paths."""
+    """Write figure.png and figure.svg of the available results; return their paths."""
     paths = [plan.folder / f"figure.{kind}" for kind in ("png", "svg")]
     with new_figure(*paths) as figure:
         KINDS[plan.experiment.figure](figure, plan, results)
@@ -29,6 +29,6 @@ def draw(plan: Plan, results: Mapping[str, Result]) -> list[Path]:
 
 
 def _title(plan: Plan, results: Mapping[str, Result]) -> str:
-    """The experiment's, and how much of it is there yet."""
+    """The title of the experiment, and how many of its runs are done."""
     done, planned = len(plan.runs) - len(unfinished(plan, results)), len(plan.runs)
     return plan.experiment.title + (f" ({done} of {planned} runs)" if done < planned else "")

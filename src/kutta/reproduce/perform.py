@@ -1,6 +1,6 @@
-"""One run of a reproduction: train it or go on with it, score it, and say what came out.
+"""One run of a reproduction: train or resume it, score it, and return the result.
 
-As a program, `python -m kutta.reproduce.perform FOLDER RUN` does so in a process of its own.
+`python -m kutta.reproduce.perform FOLDER RUN` does so in a separate process.
 """
 
 import json
@@ -27,7 +27,7 @@ from kutta.training.run import train
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run is remembered by; `seconds` are those of training from `from_step` on."""
+    """The result of a finished run; `seconds` is the training time since `from_step`."""
 
     score: float
     signature: str
@@ -41,7 +41,7 @@ class Result:
     signatures: dict[str, str] = field(default_factory=dict[str, str])  # of all scores
 
     def score_by(self, metric: str) -> float | None:
-        """The score by this metric, where the run was scored by it."""
+        """The score by this metric; None if the run was not scored by it."""
         return self.scores.get(metric)
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Result:
 
 
 def perform(config: Config, metric: str, console: Console) -> Result | None:
-    """Train, or go on, and score; None where the training was asked to stop."""
+    """Train or resume, and score; None if training was interrupted."""
     path = Path(config.run)
     done = list_checkpoints(path)
     started = time.perf_counter()
@@ -75,7 +75,7 @@ def perform(config: Config, metric: str, console: Console) -> Result | None:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Scores and their signatures by the names of the metrics, and the run's own signature."""
+    """Scores and their signatures by metric, and the signature of the run."""
 
     scores: dict[str, float]
     signatures: dict[str, str]
@@ -83,7 +83,7 @@ class _Measured:
 
 
 def _measure(run: Run, metric: str) -> _Measured:
-    """The scores of a run; `metric`, the one that decides, is among them."""
+    """The scores of a run, including `metric`."""
     config = run.config
     if metric in _LOGGED:
         kind, key, summary = _LOGGED[metric]
@@ -106,8 +106,8 @@ def _measure(run: Run, metric: str) -> _Measured:
     )
 
 
-# Metrics that training itself has written down: which records, which number, and which of them.
-# The median leaves out the first steps, whose gradients are many times larger than all others.
+# Metrics from the records of training: kind of record, key, and summary. The median is robust
+# against the first steps, whose gradients are many times larger than all others.
 _LOGGED = {
     "validation perplexity": ("valid", "perplexity", "last"),
     "gradient norm": ("train", "grad_norm", "median"),
@@ -123,11 +123,11 @@ def _steps_per_epoch(run: Run) -> float:
 
 
 def main() -> None:
-    """Perform the run that the words name, print its result as JSON; other than 0 is a failure."""
+    """Perform the run given by the arguments and print its result as JSON."""
     folder, name = Path(sys.argv[1]), sys.argv[2]
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     values = next(run["config"] for run in plan["runs"] if run["name"] == name)
-    values["train"] |= {"workers": 1, "threads": 1, "lanes": 1}  # side by side, one core each
+    values["train"] |= {"workers": 1, "threads": 1, "lanes": 1}  # parallel runs, one core each
     try:
         result = perform(Config.parse(values), plan["metric"], Console(quiet=True))
     except InputError as error:

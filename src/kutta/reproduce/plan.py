@@ -1,4 +1,4 @@
-"""From an experiment to its runs, and the check that a folder begun earlier belongs to them."""
+"""The runs of an experiment, and the check that an existing folder has the same ones."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ from kutta.files import write_json
 from kutta.reproduce.experiment import Experiment, Scale, ScaleName, config_of, find, load
 from kutta.runs import check_text
 
-# Where things are and on what they run: nothing of this changes what a run is to compute, though
-# another kind of device draws other dropout, and a CPU takes batches in pieces.
+# Paths and devices: they do not change what a run should compute, although another kind of device
+# draws other dropout masks and may divide batches into other micro-batches.
 _FREE_KEYS = {"run", "data.dir", "train.device", "train.workers", "train.threads", "train.lanes"}
 _METRICS_OF_THE_OTHER = {True: ("BLEU", "sacreBLEU", "chrF2"), False: ("perplexity",)}
 
@@ -36,7 +36,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment at one scale: its folder and all its runs, those asked for and earlier ones."""
+    """An experiment at one scale: its folder and all its runs, requested now or earlier."""
 
     name: str
     experiment: Experiment
@@ -55,7 +55,7 @@ class Plan:
         return sorted({run.seed for run in self.runs})
 
     def to_dict(self) -> dict[str, Any]:
-        """What plan.json keeps: enough to go on, and to know where every number came from."""
+        """The contents of plan.json: enough to resume, and the origin of every number."""
         return {
             "experiment": self.name,
             "experiment_sha256": self.text_hash,
@@ -78,9 +78,9 @@ class Plan:
 def make_plan(
     name: str, scale: ScaleName, data: Path, out: Path, seeds: Sequence[int] = ()
 ) -> Plan:
-    """The plan of an experiment, by its name or the path of its file; checks every setting.
+    """The plan of an experiment, by its name or the path of its file; validates all settings.
 
-    Seeds of a reproduction that was begun earlier stay in the plan, so that its table keeps them.
+    The seeds of an earlier plan in the same folder are kept, so that its table keeps them.
     """
     path = find(name)
     experiment = load(path)
@@ -122,7 +122,7 @@ def _config(
     values["train"]["seed"] = seed
     config = Config.parse(values, where=where)
     if not config.data.test:
-        raise InputError(f"{where}: data.test names no test set to score; name one.")
+        raise InputError(f"{where}: data.test has no test set to score; add one.")
     for metric in experiment.metrics:
         if metric in _METRICS_OF_THE_OTHER[config.language_model]:
             kind = "a language model" if config.language_model else "a translation model"
@@ -133,7 +133,7 @@ def _config(
 
 
 def _below(data: Path, folder: str) -> Path:
-    """A preset's folder data/NAME, looked for below the folder the user keeps data in."""
+    """A preset's folder data/NAME, relative to the user's folder of corpora."""
     parts = Path(folder).parts
     return data.joinpath(*parts[1:]) if parts[:1] == ("data",) else Path(folder)
 
@@ -142,12 +142,12 @@ def _below(data: Path, folder: str) -> Path:
 
 
 def write_plan(plan: Plan) -> None:
-    """Keep the plan in its folder."""
+    """Save the plan in its folder."""
     write_json(plan.folder / "plan.json", plan.to_dict())
 
 
 def read_plan(folder: Path) -> dict[str, Any] | None:
-    """What must stay the same of the plan kept in a folder; None where nothing was begun."""
+    """The parts of a saved plan that must stay the same; None if there is no plan yet."""
     path = folder / "plan.json"
     try:
         values: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -159,39 +159,39 @@ def read_plan(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         if folder.exists() and (not folder.is_dir() or any(_foreign(folder))):
             raise InputError(
-                f"{folder} is there but is not a reproduction (it has no plan.json); "
+                f"{folder} exists but is not a reproduction (it has no plan.json); "
                 "choose another --out."
             ) from None
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path} is damaged ({error}); remove {folder} to begin anew, or choose another --out."
+            f"{path} is damaged ({error}); remove {folder} to start over, or choose another --out."
         ) from None
 
 
 def _foreign(folder: Path) -> Iterable[Path]:
-    """What is in a folder besides the traces of a first moment that was cut short."""
+    """The files in a folder besides temporary files of an interrupted start."""
     return (path for path in folder.iterdir() if not path.name.startswith("."))
 
 
 def _check_same(before: dict[str, Any], plan: Plan) -> None:
-    """Refuse a folder that was begun with other settings; more seeds and rows may be added."""
+    """Reject a folder that was started with other settings; seeds and rows may be added."""
     difference = _difference(before, plan)
     if difference:
         raise InputError(
-            f"{plan.folder} was begun with other settings: {difference}; choose another --out, "
-            f"or remove {plan.folder} to begin anew."
+            f"{plan.folder} was started with other settings: {difference}; choose another --out, "
+            f"or remove {plan.folder} to start over."
         )
 
 
 def _difference(before: dict[str, Any], plan: Plan) -> str | None:
-    """The first difference that would put unlike numbers into one table."""
+    """The first difference that makes results incomparable."""
     if before["metric"] != plan.experiment.metric:
         return f"metric = {before['metric']!r} there, {plan.experiment.metric!r} here"
     now = {run.name: run.config for run in plan.runs}
     for name, config in before["runs"].items():
         if name not in now:
-            return f"it has the run {name}, which the experiment does not have any more"
+            return f"it has the run {name}, which is no longer in the experiment"
         try:
             kept = Config.parse(from_earlier(config), where=f"the run {name} there")
         except InputError as error:
@@ -207,7 +207,7 @@ def _difference(before: dict[str, Any], plan: Plan) -> str | None:
 
 
 def missing_text(plan: Plan) -> list[str]:
-    """One sentence for each corpus of the plan that is not on this machine."""
+    """One sentence for each missing corpus of the plan."""
     if plan.scale.builtin is not None:
         return []
     texts = {run.config.data.model_dump_json(): run.config.data for run in plan.runs}
@@ -217,14 +217,14 @@ def missing_text(plan: Plan) -> list[str]:
             check_text(data, [data.train, data.valid, *data.test])
         except InputError as error:
             why = str(error).partition(";")[0]
-            sentences[data.dir] = f"The text of {plan.name} is not there: {why}; {_get(data.dir)}"
+            sentences[data.dir] = f"The text of {plan.name} is missing: {why}; {_get(data.dir)}"
     return list(sentences.values())
 
 
 def _get(folder: str) -> str:
-    """What to type to have the text of a folder, where it is one that Kutta can get."""
+    """How to get the text of a folder."""
     root, name = Path(folder).parent, Path(folder).name
     if name not in RECIPES:
-        return "put it there, or say with --data where it is."
+        return "put it there, or set --data to its folder."
     where = "" if root == Path("data") else f" --dir {root}"
-    return f"type `kutta data get {name}{where}`, or say with --data where it is."
+    return f"run `kutta data get {name}{where}`, or set --data to its folder."

@@ -1,4 +1,4 @@
-"""Before anything is run: what a reproduction would cost."""
+"""The dry run of a reproduction: its runs and their estimated cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,11 +42,11 @@ class Preview:
         return sum(cost.flop for cost in self.left)
 
     def seconds(self, cost: Estimate) -> float:
-        """How long a run takes here."""
+        """The estimated time of a run."""
         return cost.gpu_seconds() if self.rate is None else cost.cpu_seconds(self.rate)
 
     def table(self) -> Table:
-        """A line for each cell; its seeds cost the same."""
+        """A row for each cell; its seeds cost the same."""
         plan = self.plan
         table = Table(
             title=f"{plan.experiment.title} ({plan.name}, scale {plan.scale_name})",
@@ -72,34 +72,34 @@ class Preview:
         return table
 
     def summary(self, jobs: int) -> list[str]:
-        """What all that is left to do costs, and what is in the way of beginning."""
+        """The cost of all remaining runs, and warnings."""
         disk = sum(cost.disk for cost in self.left) / 1e9
-        said = f"{len(self.left)} of {len(self.runs)} runs to make: {_flop(self.flop)}, "
-        remarks = [f"Remark: {sentence}" for sentence in missing_text(self.plan)]
+        total = f"{len(self.left)} of {len(self.runs)} runs to do: {_flop(self.flop)}, "
+        notes = [f"Note: {sentence}" for sentence in missing_text(self.plan)]
         if self.plan.scale_name == "paper":
             days = sum(cost.gpu_seconds() for cost in self.left) / DAY
-            said += (
+            total += (
                 f"{_short(days)} GPU-days if a GPU sustains {GPU_RATE / 1e12:.0f} TFLOP/s in "
                 f"mixed precision (an assumption: a V100 or A100 class GPU)"
             )
             if self.rate is not None:
                 here = self._on_cpu(jobs, self.rate)
-                remarks.append(f"Remark: there is no GPU here; on this CPU it takes {here}.")
+                notes.append(f"Note: this machine has no GPU; on its CPU it takes {here}.")
         elif self.rate is not None:
-            said += self._on_cpu(jobs, self.rate)
-        return [f"{said}; about {disk:.1f} GB of disk.", *remarks]
+            total += self._on_cpu(jobs, self.rate)
+        return [f"{total}; about {disk:.1f} GB of disk.", *notes]
 
     def _on_cpu(self, jobs: int, rate: float) -> str:
-        """How long this machine takes for what is left, and on what assumption."""
+        """The time of the remaining runs on this machine, and the assumptions behind it."""
         time = sum(cost.cpu_seconds(rate) for cost in self.left)
         may_stop = any(run.config.train.patience for run in self.runs if run.name not in self.done)
-        early = ", less where validation ends a run early" if may_stop else ""
+        early = ", less with early stopping" if may_stop else ""
         in_bf16 = any(cost.cpu_gain > 1 for cost in self.left)
         gain = f" in fp32, and {BF16_GAIN} times that in bf16" if in_bf16 else ""
         return (
             f"about {duration(time / jobs)} with {jobs} at a time{early}, if training reaches "
-            f"{CPU_SHARE:.0%} of the {rate / CPU_SHARE / 1e9:.0f} GFLOP/s that a matrix product "
-            f"does on a core here{gain}"
+            f"{CPU_SHARE:.0%} of the {rate / CPU_SHARE / 1e9:.0f} GFLOP/s of a matrix product on "
+            f"one core of this machine{gain}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,14 +126,14 @@ class Preview:
 
 
 def previews(plans: Sequence[Plan]) -> list[Preview]:
-    """What each plan costs: at the paper's scale on a GPU where there is one, else on a core."""
+    """The cost of each plan: on a GPU at the paper's scale if there is one, else on a core."""
     on_gpu = [plan.scale_name == "paper" and torch.cuda.is_available() for plan in plans]
     here = 0.0 if all(on_gpu) else machine_rate() * CPU_SHARE
     return [Preview(plan, None if gpu else here) for plan, gpu in zip(plans, on_gpu, strict=True)]
 
 
 def method_of(run: PlannedRun) -> str:
-    """The method of a run in a few words."""
+    """A short description of a run's method."""
     model = run.config.model
     parts = [model.solver]
     parts += [f"{model.gamma} γ"] if model.gamma != "tableau" else []
@@ -142,7 +142,7 @@ def method_of(run: PlannedRun) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in the unit a person would use."""
+    """A duration in a readable unit."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:

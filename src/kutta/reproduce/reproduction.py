@@ -1,4 +1,4 @@
-"""`kutta reproduce`: plan, check, run what is missing, and report after every run."""
+"""`kutta reproduce`: plan, check, execute the missing runs, and report after each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -12,10 +12,10 @@ from kutta.files import write_text
 from kutta.reproduce.estimate import estimate
 from kutta.reproduce.execute import (
     Ending,
+    locked_reproduction,
     one_by_one,
-    say,
+    print_line,
     side_by_side,
-    sole_worker,
     write_text_of,
 )
 from kutta.reproduce.experiment import ScaleName, available, load
@@ -44,38 +44,38 @@ def plans_of(
     folders = [plan.folder for plan in plans]
     for folder in folders:
         if folders.count(folder) > 1:
-            raise InputError(f"Two of the experiments would be made in {folder}; rename one file.")
+            raise InputError(f"Two experiments would use the folder {folder}; rename one file.")
     return plans
 
 
 def reproduce(plans: Sequence[Plan], jobs: int, console: Console) -> list[dict[str, Any]]:
-    """Make every run that is missing; return what each experiment gave.
+    """Execute all missing runs; return the results of each experiment.
 
-    All is checked before the first run begins. A run that fails does not keep the others from
-    being made; what went wrong is raised at the end.
+    Everything is checked before the first run starts. A failed run does not stop the others; its
+    error is raised at the end.
     """
     missing = [sentence for plan in plans for sentence in missing_text(plan)]
     if missing:
         raise InputError(missing[0])
     failures: list[str] = []
     for plan in plans:
-        with sole_worker(plan.folder) as lock:
-            failures += _go(plan, jobs, lock, console)
+        with locked_reproduction(plan.folder) as lock:
+            failures += _execute(plan, jobs, lock, console)
     if failures:
         more = f" ({len(failures) - 1} more runs failed)" if len(failures) > 1 else ""
-        raise InputError(f"{failures[0]}{more} The same command tries again.")
+        raise InputError(f"{failures[0]}{more} Run the same command to retry.")
     return [outcome_of(plan, read_results(plan.folder)) for plan in plans]
 
 
-def _go(plan: Plan, jobs: int, lock: int, console: Console) -> list[str]:
-    """Make the runs of one plan; return the sentences of those that failed."""
+def _execute(plan: Plan, jobs: int, lock: int, console: Console) -> list[str]:
+    """Execute the runs of one plan; return the errors of those that failed."""
     write_plan(plan)
     write_text_of(plan, console)
     results = read_results(plan.folder)
     todo = [run for run in unfinished(plan, results) if run.seed in plan.asked]
-    say(
+    print_line(
         console,
-        f"{plan.name}, scale {plan.scale_name}: {len(todo)} of {len(plan.runs)} runs to make in "
+        f"{plan.name}, scale {plan.scale_name}: {len(todo)} of {len(plan.runs)} runs to do in "
         f"{plan.folder}",
     )
     ended = (
@@ -83,16 +83,17 @@ def _go(plan: Plan, jobs: int, lock: int, console: Console) -> list[str]:
         if jobs == 1
         else side_by_side(plan, todo, jobs, lock, console)
     )
-    failures = list(_note(plan, todo, ended, results, jobs, console))
+    failures = list(_record(plan, todo, ended, results, jobs, console))
     if not any(run.name in results for run in todo):  # else it was written after the last of them
         _report(plan, results)
     console.print()
     show(report_of(plan, results), console)
-    say(console, f"\n{plan.folder}: table.md, table.txt, figure.png, figure.svg, results.json")
+    written = "table.md, table.txt, figure.png, figure.svg, results.json"
+    print_line(console, f"\n{plan.folder}: {written}")
     return failures
 
 
-def _note(
+def _record(
     plan: Plan,
     todo: Sequence[PlannedRun],
     ended: Iterator[tuple[PlannedRun, Ending]],
@@ -100,12 +101,12 @@ def _note(
     jobs: int,
     console: Console,
 ) -> Iterator[str]:
-    """Write down each run as it ends, and draw table and figure anew; yield what failed."""
+    """Save the result of each run as it ends, and update table and figure; yield errors."""
     done, stopped = set[str](), False
     for run, ending in ended:
         done.add(run.name)
         if isinstance(ending, InputError):
-            say(console, f"{run.name} failed: {ending}")
+            print_line(console, f"{run.name} failed: {ending}")
             yield f"The run {run.name} failed: {ending}"
         elif ending is None:
             stopped = True
@@ -115,15 +116,18 @@ def _note(
             _report(plan, results)
             left = _time_left([r for r in todo if r.name not in done], results, plan, jobs)
             score = f"{plan.experiment.metric} {ending.score:.2f}"
-            say(console, f"{run.name}: {score} ({len(done)} of {len(todo)}{left})")
+            print_line(console, f"{run.name}: {score} ({len(done)} of {len(todo)}{left})")
     if stopped:
         made = len(plan.runs) - len(unfinished(plan, results))
-        say(console, f"stopped: {made} of {len(plan.runs)} runs done; the same command goes on")
+        print_line(
+            console,
+            f"stopped: {made} of {len(plan.runs)} runs done; run the same command to resume",
+        )
         raise KeyboardInterrupt
 
 
 def _report(plan: Plan, results: Mapping[str, Result]) -> None:
-    """Write table and figure of what is there, so that they are true at every moment."""
+    """Write table and figure of the available results, so that they are always up to date."""
     report = report_of(plan, results)
     write_text(plan.folder / "table.txt", as_text(report))
     draw(plan, results)
@@ -133,7 +137,7 @@ def _report(plan: Plan, results: Mapping[str, Result]) -> None:
 def _time_left(
     left: Sequence[PlannedRun], results: Mapping[str, Result], plan: Plan, jobs: int
 ) -> str:
-    """How long the rest will take, if it goes on at the pace of the runs that were made whole."""
+    """The time for the remaining runs at the speed of those that ran without interruption."""
     whole = {n: r for n, r in results.items() if r.from_step == 0 and r.seconds > 0}
     made = [(run, whole[run.name]) for run in plan.runs if run.name in whole]
     spent = sum(result.seconds for _, result in made)
@@ -145,7 +149,7 @@ def _time_left(
 
 
 def outcome_of(plan: Plan, results: Mapping[str, Result]) -> dict[str, Any]:
-    """What an experiment gave, as JSON can hold it."""
+    """The results of an experiment, for JSON."""
     return {
         "experiment": plan.name,
         "scale": plan.scale_name,

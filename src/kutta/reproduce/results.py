@@ -1,4 +1,4 @@
-"""What the runs gave: kept in results.json, and put together to the cells of a table."""
+"""The results of runs: saved in results.json, and aggregated to the cells of a table."""
 
 import json
 from collections.abc import Mapping
@@ -34,13 +34,13 @@ def read_results(folder: Path) -> Results:
 
 
 def write_results(folder: Path, results: Mapping[str, Result]) -> None:
-    """Keep the results, sorted by the name of the run."""
+    """Save the results, sorted by the name of the run."""
     write_json(folder / "results.json", {n: results[n].to_dict() for n in sorted(results)})
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of the table: our scores, a seed each, beside the paper's value."""
+    """A cell of the table: our score for each seed, and the paper's value."""
 
     row: str
     column: str
@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation over seeds, as a sample of all there could be (n - 1)."""
+        """The sample standard deviation over seeds (n - 1)."""
         return stdev(self.scores) if len(self.scores) > 1 else None
 
 
@@ -63,7 +63,7 @@ Cells = dict[tuple[str, str], Cell]
 
 
 def cells_of(plan: Plan, results: Mapping[str, Result], metric: int = 0) -> Cells:
-    """The cells of the table, column by column, with what is there of each by this metric."""
+    """The cells of the table, column by column, with the available results by this metric."""
     experiment, cells = plan.experiment, Cells()
     name = experiment.metrics[metric]
     for row, column in experiment.all_cells():
@@ -88,7 +88,7 @@ def run_cells(plan: Plan, results: Mapping[str, Result]) -> Cells:
 
 
 def verdicts_of(plan: Plan, results: Mapping[str, Result]) -> list[Verdict]:
-    """What our numbers say of each claim of the paper."""
+    """The verdict on each claim of the paper."""
     cells = cells_of(plan, results)
 
     def measured(name: Name) -> Measured | None:
@@ -102,7 +102,7 @@ def verdicts_of(plan: Plan, results: Mapping[str, Result]) -> list[Verdict]:
 
 
 def gain(cells: Cells, cell: Cell, against: str, ours: bool) -> float | None:
-    """How far a cell lies above the row it is measured against, in our numbers or the paper's."""
+    """The difference of a cell to the row it is compared with, in our or the paper's numbers."""
     base = cells.get((against, cell.column))
     if base is None:
         return None
@@ -111,5 +111,5 @@ def gain(cells: Cells, cell: Cell, against: str, ours: bool) -> float | None:
 
 
 def unfinished(plan: Plan, results: Mapping[str, Result]) -> list[PlannedRun]:
-    """The runs without a result, in the order in which they are made."""
+    """The runs without a result, in the order of execution."""
     return [run for run in plan.runs if run.name not in results]

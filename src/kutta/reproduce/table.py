@@ -1,4 +1,4 @@
-"""The table of a reproduction: ours beside the paper's, for the terminal, as text and Markdown."""
+"""The table of a reproduction, ours next to the paper's: for the terminal, text and Markdown."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from kutta.reproduce.results import Cell, Cells, cells_of, gain, unfinished, ver
 from kutta.translate.evaluate import tokenised
 
 WIDTH = 110  # of table.txt
-_SHOWN = 8  # missing runs named, before it says how many more
+_SHOWN = 8  # missing runs listed by name
 
 
 @dataclass(frozen=True)
-class Line:
-    """One row of one column's part: its words, and whether ours and the paper's are the best."""
+class TableRow:
+    """A formatted row of the table, and whether ours and the paper's are the best."""
 
     name: str
     ours: str
@@ -40,23 +40,23 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the table says, before it takes a form."""
+    """The contents of the table, independent of the output format."""
 
     title: str
     metrics: list[str]
-    parts: dict[str, list[Line]]  # by the name of the column
+    parts: dict[str, list[TableRow]]  # by the name of the column
     has_published: bool
     verdicts: list[Verdict]
     notes: list[str]
 
 
 def report_of(plan: Plan, results: Mapping[str, Result]) -> Report:
-    """The table with what is there, and what there is to say about it."""
+    """The table of the available results, with its notes."""
     experiment = plan.experiment
     cells, *further = (cells_of(plan, results, n) for n in range(len(experiment.metrics)))
     parts = {
         _heading(plan, column): [
-            _line(plan, cells, further, cell) for cell in cells.values() if cell.column == key
+            _table_row(plan, cells, further, cell) for cell in cells.values() if cell.column == key
         ]
         for key, column in experiment.columns.items()
     }
@@ -71,18 +71,18 @@ def report_of(plan: Plan, results: Mapping[str, Result]) -> Report:
 
 
 def _heading(plan: Plan, column: Column) -> str:
-    """The name of a column; where it has another one here, the paper's too."""
+    """The name of a column at this scale; if it differs, the paper's too."""
     here = column.name_at(plan.scale_name)
     return here if here == column.name else f"{here} (the paper: {column.name})"
 
 
-def _line(plan: Plan, cells: Cells, further: list[Cells], cell: Cell) -> Line:
+def _table_row(plan: Plan, cells: Cells, further: list[Cells], cell: Cell) -> TableRow:
     experiment = plan.experiment
     row = experiment.rows[cell.row]
     column = [other for other in cells.values() if other.column == cell.column]
     size = "" if cell.parameters is None else short_count(cell.parameters)
     others = [other[cell.row, cell.column] for other in further]
-    return Line(
+    return TableRow(
         name=row.name_at(plan.scale_name),
         ours=_ours(row, cell),
         our_gain=_signed(gain(cells, cell, row.against, ours=True)),
@@ -99,7 +99,7 @@ def _line(plan: Plan, cells: Cells, further: list[Cells], cell: Cell) -> Line:
 def _is_best(
     experiment: Experiment, cell: Cell, column: list[Cell], value: Callable[[Cell], float | None]
 ) -> bool:
-    """Whether no other cell of its column is better; one alone is no best."""
+    """Whether no other cell of its column is better; false for a single one."""
     known = [number for other in column if (number := value(other)) is not None]
     if experiment.better == "neither" or len(known) < 2:
         return False
@@ -125,11 +125,11 @@ def _part(done: int, planned: int) -> str:
 
 
 def short_count(number: int) -> str:
-    """A number of parameters as papers print it."""
+    """A number of parameters in millions."""
     return f"{number / 1e6:.1f}M" if number < 10e6 else f"{number / 1e6:.0f}M"
 
 
-# ---- what is said below the table -----------------------------------------------------------
+# ---- notes ----------------------------------------------------------------------------------
 
 
 def _notes(plan: Plan, results: Mapping[str, Result]) -> list[str]:
@@ -147,8 +147,8 @@ def _notes(plan: Plan, results: Mapping[str, Result]) -> list[str]:
     for metric in experiment.metrics[1:]:
         if any(tokenised(metric) in result.scores for result in results.values()):
             notes.append(
-                f"{metric} is left out where the text was already tokenised and no raw references "
-                "are named (data.raw_references): it would not compare."
+                f"{metric} is omitted where the text was already tokenised and there are no raw "
+                "references (data.raw_references): it would not be comparable."
             )
     if plan.scale_name != "paper" and any(row.published for row in experiment.rows.values()):
         notes.append("The paper's numbers are those of its own models, corpora and test sets.")
@@ -173,35 +173,35 @@ def _bases(experiment: Experiment) -> Iterable[str]:
     return dict.fromkeys(row.against for row in experiment.rows.values() if row.against)
 
 
-# ---- its forms ------------------------------------------------------------------------------
+# ---- formats --------------------------------------------------------------------------------
 
 
 def as_table(report: Report) -> Table:
     """The table for a terminal, one part for each column of the experiment."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for index, heading in enumerate(_headings(report)):
-        narrow = heading.replace(", ", ",\n").replace("parameters", "size")  # numbers stay whole
+        narrow = heading.replace(", ", ",\n").replace("parameters", "size")  # no wrapped numbers
         table.add_column(narrow, justify="right" if index else "left", no_wrap=True)
-    for name, lines in report.parts.items():
+    for name, rows in report.parts.items():
         if len(report.parts) > 1:
             table.add_row(Text(name, style="italic"))
-        for line in lines:
-            table.add_row(*map(Text, _fields(report, line, "{} *", "{}  ")))
+        for row in rows:
+            table.add_row(*map(Text, _cells(report, row, "{} *", "{}  ")))
         table.add_section()
     return table
 
 
 def show(report: Report, console: Console) -> None:
     """Print the table with its title above and its notes below."""
-    words: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
-    console.print(report.title, style="bold", **words)
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
+    console.print(report.title, style="bold", **plain)
     console.print(as_table(report))
     for verdict in report.verdicts:
-        lines = fill(_said(verdict), console.width, subsequent_indent="  ")
-        console.print(lines, **words)
-    for note in report.notes:  # a signature is one word, and stays whole
+        lines = fill(_sentence(verdict), console.width, subsequent_indent="  ")
+        console.print(lines, **plain)
+    for note in report.notes:  # a signature is not broken
         lines = fill(note, console.width, break_long_words=False, break_on_hyphens=False)
-        console.print(lines, **words)
+        console.print(lines, **plain)
 
 
 def as_text(report: Report) -> str:
@@ -218,7 +218,7 @@ def as_markdown(report: Report, picture: str) -> str:
     for name, part in report.parts.items():
         lines += [_markdown_row([name, *headings[1:]])]
         lines += ["|---|" + "---:|" * (len(headings) - 1)]
-        lines += [_markdown_row(_fields(report, line, "**{}**", "{}")) for line in part]
+        lines += [_markdown_row(_cells(report, row, "**{}**", "{}")) for row in part]
         lines.append("")
     if report.verdicts:
         lines += ["| claim | verdict | our numbers |", "|---|---|---|"]
@@ -229,14 +229,14 @@ def as_markdown(report: Report, picture: str) -> str:
     return "\n".join([*lines, f"![{report.title}]({picture})", ""])
 
 
-def _said(verdict: Verdict) -> str:
+def _sentence(verdict: Verdict) -> str:
     why = f": {verdict.why}" if verdict.why else ""
     return f"Claim: {verdict.says}. {verdict.word.capitalize()}{why}."
 
 
-def _markdown_row(fields: list[str]) -> str:
-    cells = (field.replace("|", r"\|") for field in fields)
-    return f"| {' | '.join(cells)} |"
+def _markdown_row(cells: list[str]) -> str:
+    escaped = (cell.replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def _headings(report: Report) -> list[str]:
@@ -250,19 +250,19 @@ def _headings(report: Report) -> list[str]:
     return ["", f"{first}, ours", "Δ", *published, *further, "seeds", "parameters"]
 
 
-def _fields(report: Report, line: Line, best: str, other: str) -> list[str]:
-    """The words of a line; the best are written as `best` says."""
+def _cells(report: Report, row: TableRow, best: str, other: str) -> list[str]:
+    """The cells of a row; the best are formatted with `best`."""
 
     def marked(text: str, is_best: bool) -> str:
         return best.format(text) if is_best else other.format(text)
 
-    published = [marked(line.published, line.published_best), line.published_gain]
+    published = [marked(row.published, row.published_best), row.published_gain]
     return [
-        line.name,
-        marked(line.ours, line.best),
-        line.our_gain,
+        row.name,
+        marked(row.ours, row.best),
+        row.our_gain,
         *(published if report.has_published else []),
-        *(line.others if report.has_published else line.others[::2]),
-        line.seeds,
-        line.parameters,
+        *(row.others if report.has_published else row.others[::2]),
+        row.seeds,
+        row.parameters,
     ]

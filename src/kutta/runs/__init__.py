@@ -1,4 +1,4 @@
-"""A run directory as a type: everything of one training, complete and movable."""
+"""`Run`, a run directory as a type: self-contained and movable."""
 
 from kutta.runs.checkpoints import Checkpoint
 from kutta.runs.device import choose_device, resolve

@@ -1,15 +1,14 @@
-"""The checkpoints of a run, as folders: which there are, what they say of themselves, averaging.
+"""The checkpoints of a run: listing, metadata, pruning and averaging.
 
 checkpoints/step-00000500/
     model.safetensors       the weights
     optimizer.safetensors   Adam's moments (only the newest two checkpoints keep them)
-    shards/                 instead of it, where parameters are split over processes: the parts of
-                            each, weights and moments
+    shards/                 instead of it, for sharded parameters: weights and moments of each rank
     state.json              step, position in the data, best validation, versions
 
-A checkpoint is `scheduled` where its step is a multiple of save_every. Others come from an
-interruption or a new best; only scheduled ones and the last are averaged, so that the final model
-does not depend on whether and when a run was interrupted.
+A checkpoint is `scheduled` if its step is a multiple of save_every. Others are saved on
+interruption or for a new best. Only scheduled ones and the last are averaged, so that the final
+model does not depend on interruptions.
 """
 
 import json
@@ -37,7 +36,7 @@ class Checkpoint:
 
     @classmethod
     def at(cls, run: Path, step: int) -> "Checkpoint":
-        """The checkpoint of a step, whether it is there or not."""
+        """The checkpoint of a step, whether it exists or not."""
         return cls(run / FOLDER / f"{_PREFIX}{step:08d}")
 
     @property
@@ -62,7 +61,7 @@ class Checkpoint:
         return self.path / "state.json"
 
     def read_state(self) -> dict[str, Any]:
-        """What it says of itself; nothing where that is damaged."""
+        """The contents of state.json; empty if it is damaged."""
         try:
             state: Any = json.loads(self.state.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -71,27 +70,27 @@ class Checkpoint:
 
     @property
     def best_step(self) -> int:
-        """The step of the best validation up to here; 0 where none was made."""
+        """The step of the best validation so far; 0 if there was none."""
         try:
             return int(self.read_state()["progress"]["best_step"])
         except (KeyError, TypeError, ValueError):
             return 0
 
     @property
-    def pieces(self) -> int | None:
-        """In how many pieces a batch was computed; None where the checkpoint is damaged."""
+    def per_batch(self) -> int | None:
+        """Micro-batches per batch (train.pieces); None if the checkpoint is damaged."""
         state = self.read_state()
-        pieces = state.get("pieces", 1) if state else None  # an earlier version cut none
-        return pieces if isinstance(pieces, int) and pieces > 0 else None
+        count = state.get("pieces", 1) if state else None  # earlier versions did not save it
+        return count if isinstance(count, int) and count > 0 else None
 
     @property
     def scheduled(self) -> bool:
-        """Whether it is one of those to average; one that is damaged is not ours to leave out."""
+        """Whether it may be averaged; a damaged one counts, so that averaging reports it."""
         return bool(self.read_state().get("scheduled", True))
 
 
 def list_checkpoints(run: Path) -> list[Checkpoint]:
-    """The finished checkpoints of a run, oldest first."""
+    """The complete checkpoints of a run, oldest first."""
     found = (run / FOLDER).glob(f"{_PREFIX}*")
     return [Checkpoint(p) for p in sorted(found) if p.name.removeprefix(_PREFIX).isdecimal()]
 
@@ -107,7 +106,7 @@ def prune(run: Path, keep_last: int, best_step: int) -> None:
     kept = {*regular_checkpoints(run)[-keep_last:], Checkpoint.at(run, best_step)}
     for one in list_checkpoints(run):
         if one not in kept:
-            # Its name goes first, so that a half-removed checkpoint is never taken for a whole one.
+            # Rename it first, so that a partly removed checkpoint is never taken for a whole one.
             remove(one.path.rename(one.path.with_name(f".{one.path.name}.tmp")))
     for one in list_checkpoints(run)[:-_WITH_MOMENTS]:
         remove(one.moments)
@@ -131,7 +130,7 @@ def mean_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
     for file in files[1:]:
         weights = read_tensors(file)
         if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in first.items()}:
-            raise InputError(f"{file} and {files[0]} are weights of different models.")
+            raise InputError(f"{file} and {files[0]} have weights of different models.")
         for name, tensor in weights.items():
             total[name] += tensor.double()
     return {name: (tensor / len(files)).to(first[name].dtype) for name, tensor in total.items()}

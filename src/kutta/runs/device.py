@@ -1,9 +1,9 @@
-"""What the device decides of a run: decided when the run is begun, written into its config.
+"""Settings that depend on the device: resolved when the run starts, and saved in its config.
 
-- `train.pieces`: on a CPU a batch is cut into micro-batches small enough for the cache of a core:
-  less memory, less time, and one for every lane. As each holds whole sentences, an update has
-  slightly fewer tokens than without.
-- `train.precision`: "mixed" is the 16-bit arithmetic that the device has.
+- `train.pieces`: on a CPU a batch is divided into micro-batches that fit the cache of a core: this
+  saves memory and time, and gives each lane its own. As each has whole sentences only, an update
+  has slightly fewer tokens than with a single one.
+- `train.precision`: "mixed" becomes the 16-bit format that the device supports.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from kutta.runs.run import Run
 
 
 def choose_device(name: str | torch.device) -> torch.device:
-    """The device of this name; "auto" is the first GPU where there is one, else the CPU."""
+    """The device of this name; "auto" is the first GPU if there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -27,35 +27,35 @@ def choose_device(name: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"The device {str(name)!r} cannot be used ({reason}); take auto or cpu."
+            f"The device {str(name)!r} cannot be used ({reason}); use auto or cpu."
         ) from error
     return device
 
 
 def resolve(config: Config, device: torch.device) -> Config:
-    """The config with everything decided; a run that has begun keeps what it was begun with."""
-    config = as_begun(config)
-    decided: dict[str, Any] = {"pieces": divide(config, device, Machine.here()).pieces}
+    """The config with all settings resolved; a run that has started keeps its own."""
+    config = as_started(config)
+    resolved: dict[str, Any] = {"pieces": divide(config, device, Machine.here()).per_batch}
     if config.train.precision == "mixed":
-        decided["precision"] = mixed_precision(device)
-    return _with_train(config, decided)
+        resolved["precision"] = mixed_precision(device)
+    return _with_train(config, resolved)
 
 
-def as_begun(config: Config) -> Config:
-    """The config with what its run decided when it was begun, where the config leaves it open."""
-    begun, settings = begun_config(Path(config.run)), config.train
-    if begun is None:
+def as_started(config: Config) -> Config:
+    """The config with what was resolved when its run started, where the config leaves it open."""
+    started, settings = started_config(Path(config.run)), config.train
+    if started is None:
         return config
-    decided: dict[str, Any] = {"pieces": settings.pieces or begun.train.pieces}
+    resolved: dict[str, Any] = {"pieces": settings.pieces or started.train.pieces}
     if settings.precision == "mixed":
-        decided["precision"] = begun.train.precision
-    return _with_train(config, decided)
+        resolved["precision"] = started.train.precision
+    return _with_train(config, resolved)
 
 
-def begun_config(path: Path) -> Config | None:
-    """The config of a run that has a checkpoint; None where it has none.
+def started_config(path: Path) -> Config | None:
+    """The config of a run that has a checkpoint; None if it has none.
 
-    Runs of earlier versions have the number of their pieces in their checkpoints only.
+    Runs of earlier versions saved train.pieces in their checkpoints only.
     """
     if not Run.is_at(path):
         return None
@@ -63,19 +63,19 @@ def begun_config(path: Path) -> Config | None:
     checkpoints = run.checkpoints()
     if not checkpoints:
         return None
-    pieces = run.config.train.pieces or checkpoints[-1].pieces or 0
-    return _with_train(run.config, {"pieces": pieces})
+    per_batch = run.config.train.pieces or checkpoints[-1].per_batch or 0
+    return _with_train(run.config, {"pieces": per_batch})
 
 
-def _with_train(config: Config, decided: dict[str, Any]) -> Config:
-    """The config with these settings of [train], checked again: they may not fit the others."""
+def _with_train(config: Config, resolved: dict[str, Any]) -> Config:
+    """The config with these settings of [train], validated again: they may conflict with others."""
     values = config.model_dump()
-    values["train"] |= decided
+    values["train"] |= resolved
     return Config.parse(values, where=config.run)
 
 
 def mixed_precision(device: torch.device) -> str:
-    """The 16-bit arithmetic of a device, or fp32 where it has none that is fast."""
+    """The 16-bit precision of a device, or fp32 if it has no fast one."""
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     has = torch.cpu.get_capabilities()

@@ -1,4 +1,4 @@
-"""The shallow run that a deeper one begins with (train.grow_from)."""
+"""The shallow run that a deeper one is initialised from (train.grow_from)."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.runs.run import WEIGHTS, Run
 
-# A grown model takes over the shallow one's vocabulary and widths: these must be the same in both.
+# A grown model inherits the vocabulary and widths of the shallow one: these must be equal.
 _KEPT = (
     *("data.source", "data.target", "data.tokenizer", "data.vocab_size", "data.vocabulary"),
     *("data.shared_vocab", "model.d_model", "model.ffn", "model.heads"),
@@ -16,33 +16,33 @@ _KEPT = (
 
 
 def check_shallow(config: Config) -> None:
-    """Refuse a train.grow_from that cannot be grown from, before anything is done or removed."""
+    """Reject a train.grow_from that does not work, before anything is done or removed."""
     if not config.train.grow_from:
         return
     shallow = Path(config.train.grow_from)
     if shallow.resolve() == Path(config.run).resolve():
-        raise InputError("train.grow_from is this run itself; name a shallower, finished one.")
+        raise InputError("train.grow_from is the run itself; name a shallower, finished run.")
     if not Run.is_at(shallow) or not (run := Run.load(shallow)).is_finished:
         raise InputError(
             f"train.grow_from = {str(shallow)!r} is not a finished run (with {WEIGHTS}); "
-            "train the shallow model first, or leave the setting out."
+            "train the shallow model first, or remove the setting."
         )
     for key in _KEPT:
         there, here = run.config.value(key), config.value(key)
         if there != here:
             raise InputError(
-                f"The model of {shallow} cannot be grown from, because {key} is {there!r} there "
-                f"and {here!r} here; a grown model may differ in depth and method only."
+                f"Cannot grow from {shallow}: {key} is {there!r} there and {here!r} here; a grown "
+                "model may differ in depth and method only."
             )
     for name in ("encoder", "decoder"):
         few, many = (c.value(f"model.{name}_layers") for c in (run.config, config))
         if few and many % few:
             raise InputError(
-                f"The {name} cannot grow from {few} to {many} layers, which is no multiple; change "
-                f"model.{name}_layers or leave train.grow_from out."
+                f"The {name} cannot grow from {few} to {many} layers, which is not a multiple; "
+                f"change model.{name}_layers or remove train.grow_from."
             )
 
 
 def shallow_tokenizers(config: Config) -> Tokenizers | None:
-    """The vocabulary to keep: that of the run to grow from; None where there is none."""
+    """The tokenizers of the run to grow from; None if there is none."""
     return Run.load(config.train.grow_from).tokenizers if config.train.grow_from else None

@@ -1,4 +1,4 @@
-"""A run: a folder that holds everything of one training.
+"""A run directory.
 
 config.json  tokenizer.model | vocab.txt  store/  text/  checkpoints/  metrics.jsonl  train.log
 model.safetensors (what `translate` uses)  README.md (model card)  hypotheses/  tensorboard/
@@ -28,9 +28,9 @@ TEXT = "text"
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory with its settings, as they were decided when it was begun.
+    """A run directory with its resolved config.
 
-    `checkpoint` is one of its checkpoints where that one's weights are meant, not the final ones.
+    With a `checkpoint`, the weights are those of the checkpoint and not the final ones.
     """
 
     path: Path
@@ -39,34 +39,34 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
-        """The run in a folder, or that of a checkpoint's folder."""
+        """The run in a folder, or the run of a checkpoint's folder."""
         folder = Path(folder)
         if not folder.is_dir():
-            raise InputError(f"There is no folder {folder}; give the folder of a run.")
+            raise InputError(f"There is no folder {folder}; give a run directory.")
         if (folder / CONFIG).is_file():
             return cls(folder, Config.load(folder / CONFIG))
         home = folder.absolute().parent.parent
         if (home / CONFIG).is_file() and folder.absolute().parent.name == FOLDER:
             return cls(home, Config.load(home / CONFIG), Checkpoint(folder))
         raise InputError(
-            f"{folder} is not the folder of a run (it has no {CONFIG}); give the folder that "
-            "`run` names in the config, or one of its checkpoints."
+            f"{folder} is not a run directory (it has no {CONFIG}); give the folder set as `run` "
+            "in the config, or one of its checkpoints."
         )
 
     @staticmethod
     def is_at(path: Path) -> bool:
-        """Whether there is a run in a folder: its config.json holds the sections of a config."""
+        """Whether a folder is a run: its config.json has the sections of a config."""
         try:
             values: Any = json.loads((path / CONFIG).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return False
         return isinstance(values, dict) and all(name in values for name in Config.model_fields)
 
-    # ---- where things are -------------------------------------------------------------------
+    # ---- paths ------------------------------------------------------------------------------
 
     @property
     def weights(self) -> Path:
-        """The weights that are meant: the final ones, or those of a checkpoint."""
+        """The final weights, or those of the checkpoint."""
         return self.checkpoint.weights if self.checkpoint else self.final_weights
 
     @property
@@ -87,12 +87,12 @@ class Run:
 
     @property
     def events(self) -> Path:
-        """The folder of TensorBoard's events."""
+        """The folder of TensorBoard events."""
         return self.path / "tensorboard"
 
     @property
     def hypotheses(self) -> Path:
-        """Where translations are kept: in the run, also for its checkpoints, which come and go."""
+        """The folder of translations; also for checkpoints it is in the run, as they are pruned."""
         folder = self.path / "hypotheses"
         return folder / self.checkpoint.path.name if self.checkpoint else folder
 
@@ -102,25 +102,25 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """What preparing the text did; written last, so it says that all is there."""
+        """The report of the preparation; it is written last and marks it as complete."""
         return self.stores / "report.json"
 
     @staticmethod
     def config_file(path: Path) -> Path:
-        """Where the settings of the run of this folder are kept."""
+        """The config file of the run in this folder."""
         return path / CONFIG
 
     @staticmethod
     def job_file(path: Path) -> Path:
-        """Where the name of the launcher's job is kept that trains the run of this folder."""
+        """The file with the name of the launcher's job that trains the run in this folder."""
         return path / "job"
 
     @property
     def folder(self) -> Path:
-        """The folder that was named: the run's, or the checkpoint's."""
+        """The folder of the run, or of the checkpoint."""
         return self.checkpoint.path if self.checkpoint else self.path
 
-    # ---- what is in it ----------------------------------------------------------------------
+    # ---- contents ---------------------------------------------------------------------------
 
     @property
     def is_prepared(self) -> bool:
@@ -134,7 +134,7 @@ class Run:
 
     @staticmethod
     def is_finished_at(path: Path) -> bool:
-        """Whether the run of this folder has a final model."""
+        """Whether the run in this folder has a final model."""
         return (path / WEIGHTS).is_file()
 
     @cached_property
@@ -162,7 +162,7 @@ class Run:
         return (self.stores / "valid.arrow").is_file()
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Its finished checkpoints, oldest first."""
+        """Its complete checkpoints, oldest first."""
         return list_checkpoints(self.path)
 
     def regular_checkpoints(self) -> list[Checkpoint]:
@@ -170,7 +170,7 @@ class Run:
         return regular_checkpoints(self.path)
 
     def read_report(self) -> dict[str, Any]:
-        """What preparing the text did."""
+        """The report of the preparation."""
         return json.loads(self.report.read_text(encoding="utf-8"))
 
     def records(self) -> list[dict[str, Any]]:
@@ -179,12 +179,12 @@ class Run:
 
     @staticmethod
     def records_at(path: Path) -> list[dict[str, Any]]:
-        """The records of the run in a folder, of which nothing else needs to be there."""
+        """The records of the run in a folder, which needs no other files."""
         return read_records(path / METRICS)
 
     @property
     def signature(self) -> str:
-        """What every score of this run, or of the checkpoint, depends on."""
+        """The signature of the weights, for scores: version, config, seed, origin."""
         if self.checkpoint:
             made = f"step:{self.checkpoint.step}"
         else:
@@ -193,27 +193,27 @@ class Run:
         return f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|{made}"
 
     def write_config(self) -> None:
-        """Keep the settings in the folder."""
+        """Save the config in the run."""
         write_text(self.path / CONFIG, self.config.to_json())
 
     def remove_text(self) -> None:
-        """Remove the stores and the kept text; preparing makes them again."""
+        """Remove the stores and the saved text, so that they are prepared again."""
         for folder in (self.stores, self.path / TEXT):
             remove(folder)
 
-    # ---- its model --------------------------------------------------------------------------
+    # ---- model ------------------------------------------------------------------------------
 
     def build_model(self) -> TextModel:
-        """A freshly initialised model of this run's settings and vocabulary."""
+        """A newly initialised model with this run's settings and vocabulary."""
         known = self.tokenizers
         return build_model(self.config.model, len(known.source), len(known.target), known.shared)
 
     def load_model(self) -> TextModel:
-        """The model with the weights that are meant, in evaluation mode."""
+        """The model with the weights of the run or the checkpoint, in evaluation mode."""
         if not self.weights.is_file():
             raise InputError(
-                f"There is no {WEIGHTS} in {self.weights.parent} yet: its training has not "
-                f"finished; run `kutta train` with its config to resume, or give a folder of "
+                f"There is no {WEIGHTS} in {self.weights.parent}, because training has not "
+                f"finished; run `kutta train` with its config to resume, or use a checkpoint in "
                 f"{self.path / FOLDER}."
             )
         self._check_vocabulary()
@@ -222,7 +222,7 @@ class Run:
         return model.eval()
 
     def _check_vocabulary(self) -> None:
-        """Refuse weights that were trained with a vocabulary of another size."""
+        """Reject weights that were trained with a vocabulary of another size."""
         shapes = read_shapes(self.weights)
         sides = ("source", self.tokenizers.source), ("target", self.tokenizers.target)
         for side, tokenizer in sides:
@@ -230,13 +230,13 @@ class Run:
             if rows != len(tokenizer):
                 raise InputError(
                     f"The model {self.weights} was trained with {rows:,} {side} tokens but the "
-                    f"vocabulary in {self.path} has {len(tokenizer):,}; put back the tokenizer it "
+                    f"vocabulary in {self.path} has {len(tokenizer):,}; restore the tokenizer it "
                     "was trained with."
                 )
 
 
 def read_records(metrics: Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl; a last line cut short by a crash is left out."""
+    """The records of a metrics.jsonl; a last line truncated by a crash is skipped."""
     if not metrics.is_file():
         return []
     records: list[dict[str, Any]] = []

@@ -1,10 +1,10 @@
-"""The text that a run is validated and scored on, kept in the run when its data is prepared.
+"""The validation and test text of a run, copied into it when its data is prepared.
 
 text/valid.source  text/valid.target
 text/test/NAME.source  text/test/NAME.target  text/test/NAME.raw
 
-A run can then be moved, and trained and scored where its original text is not. A set that was not
-kept (it was named later, or the run is of an earlier version) is read from data.dir.
+So a run can be moved, trained and scored without its original text. A set that was not copied (it
+was added later, or the run is of an earlier version) is read from data.dir.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ class Texts:
         return self._pairs(name, self._test(name))
 
     def raw_references(self, name: str, lines: int) -> list[str] | None:
-        """The raw references of a test set of split text; None where the data names none."""
+        """The raw references of a test set of split text; None if the config names none."""
         if name not in self.data.raw_references:
             return None
         kept = self._test(name)
@@ -49,13 +49,13 @@ class Texts:
         raw = list(read_lines(path))
         if len(raw) != lines:
             raise InputError(
-                f"{path} has {len(raw):,} lines but the test set {name!r} has {lines:,}; name the "
-                "raw text of the same sentences in data.raw_references."
+                f"{path} has {len(raw):,} lines but the test set {name!r} has {lines:,}; set "
+                "data.raw_references to the raw text of the same sentences."
             )
         return raw
 
     def keep(self) -> None:
-        """Copy validation and test sets into the folder, those that are not there yet."""
+        """Copy validation and test sets into the folder, unless they are already there."""
         originals = Texts(None, self.data)
         for name, base in ((self.data.valid, self._valid), *self._tests()):
             if base is None or base.with_name(f"{base.name}.target").is_file():

@@ -1,4 +1,4 @@
-"""Finding the parameters: objective, schedule, loop, checkpoints, and the run around them.
+"""Training: objective, schedule, loop, checkpoints, validation and reporting.
 
-(Named `training` so that `kutta.train` is free to be the function.)
+(Named `training` so that `kutta.train` can be the function.)
 """

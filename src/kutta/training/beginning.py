@@ -1,4 +1,4 @@
-"""Before the first update: where the parameters begin, other than at their initial draw."""
+"""Before the first update: initial parameters other than the random ones."""
 
 from kutta.data.batches import BatchStream
 from kutta.errors import InputError
@@ -10,9 +10,9 @@ from kutta.runs import Run
 
 
 def begin(model: TextModel, run: Run, stream: BatchStream) -> None:
-    """Take over the weights of a shallower run (train.grow_from), or profile ADMIN's residuals.
+    """Copy the weights of a shallower run (train.grow_from), or profile ADMIN's residuals.
 
-    Both follow from settings, files and the first batch alone, so beginning again is the same.
+    Both depend only on settings, files and the first batch, so a restart gives the same result.
     """
     if run.config.train.grow_from:
         _grow(model, run)
@@ -25,15 +25,15 @@ def _grow(model: TextModel, run: Run) -> None:
     shallow = Run.load(run.config.train.grow_from)
     if run.vocabulary() != shallow.vocabulary():
         raise InputError(
-            f"The text in {run.path} was prepared with another vocabulary than that of "
-            f"{shallow.path}; prepare it again with `kutta prepare CONFIG --overwrite`."
+            f"The text in {run.path} was prepared with another vocabulary than {shallow.path}; "
+            "prepare it again with `kutta prepare CONFIG --overwrite`."
         )
     before = shallow.config.model
     depths = {"encoder": before.encoder_layers, "decoder": before.decoder_layers}
     grown = grow(read_tensors(shallow.final_weights), depths, model)
     if missing := own_tensors(model).keys() - grown.keys():
         raise InputError(
-            f"The model of {shallow.path} has nothing to grow {min(missing)} from; a grown model "
-            "may have another depth and method, but no parameters of another kind."
+            f"The model of {shallow.path} has no parameters to grow {min(missing)} from; a grown "
+            "model may have another depth and method, but no other kinds of parameters."
         )
     fill(model, grown, f"the model grown from {shallow.path}")

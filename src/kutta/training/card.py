@@ -19,7 +19,7 @@ def model_card(
     weights: str,
     tried: Sequence[Candidate] = (),
 ) -> str:
-    """README.md of a run directory: what the model is, its weights in words, how to use it.
+    """The README.md of a run: the model, the origin of its weights, and how to use it.
 
     `validation` is that of these weights; `tried` are all candidates for the final model.
     """
@@ -39,7 +39,7 @@ def model_card(
         f"| size | d {model.d_model}, ffn {model.ffn}, {model.heads} heads, "
         f"{depth(config)} layers, {count:,} parameters |",
         f"| training | {trainer.step:,} steps, seed {config.train.seed}, config {config.hash()}"
-        + (f", batches in {trainer.pieces} pieces" if trainer.pieces > 1 else "")
+        + (f", {trainer.per_batch} micro-batches per batch" if trainer.per_batch > 1 else "")
         + " |",
         f"| weights | {weights} |",
     ]
@@ -52,7 +52,7 @@ def model_card(
         lines += _table(tried, weights)
     lines += [
         "",
-        "Use it from this folder's parent:",
+        "Use it from the parent folder:",
         "",
         "```sh",
         use,
@@ -77,19 +77,19 @@ def _table(tried: Sequence[Candidate], chosen: str) -> list[str]:
 
 
 def direction(config: Config) -> str:
-    """What the model reads and writes, by language."""
+    """The languages that the model reads and writes."""
     data = config.data
     return data.target if config.language_model else f"{data.source} to {data.target}"
 
 
 def depth(config: Config) -> str:
-    """Layers of the encoder and the decoder, or of the one stack of a language model."""
+    """The number of encoder and decoder layers, or of layers of a language model."""
     model = config.model
     layers = f"{model.encoder_layers}-{model.decoder_layers}"
     return str(model.decoder_layers) if config.language_model else layers
 
 
-# Settings of the model that are named with the method wherever they are not the usual ones.
+# Settings of the model that are shown with the method if they differ from the default.
 _PLAIN = ("euler", "tableau")
 _UNUSUAL = (
     *("replicate", "norm", "init", "share_gamma", "share_layers", "stage_parameters", "layer_drop"),
@@ -97,7 +97,7 @@ _UNUSUAL = (
 
 
 def method_of(model: ModelConfig) -> str:
-    """The method in a line: solver, weights, field, the order of one's own tableau, what else."""
+    """The method in one line: solver, gamma, field, order of a custom tableau, other settings."""
     own = model.own_tableau()
 
     def named(method: str) -> str:
@@ -116,7 +116,7 @@ def method_of(model: ModelConfig) -> str:
 
 
 def unusual(model: ModelConfig) -> dict[str, Any]:
-    """The settings beside the method that are not the usual ones."""
+    """The settings besides the method that differ from the default."""
     usual = ModelConfig.model_fields
     values = {name: getattr(model, name) for name in _UNUSUAL}
     return {name: value for name, value in values.items() if value != usual[name].default}

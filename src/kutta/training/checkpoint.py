@@ -1,7 +1,7 @@
-"""Saving and resuming a training: what changes in it, as a checkpoint of its run.
+"""Saving the state of training as a checkpoint, and resuming from it.
 
-Safetensors and JSON, no pickle. Any number of processes can resume from a checkpoint, whether
-they split parameters or not.
+Safetensors and JSON, no pickle. Any number of ranks can resume from a checkpoint, with sharded
+parameters or without.
 """
 
 import json
@@ -33,7 +33,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass
 class Progress:
-    """What a run remembers of its validations, for early stopping and the best checkpoint."""
+    """The best validation so far, for early stopping and the best checkpoint."""
 
     best: float | None = None
     best_step: int = 0
@@ -44,7 +44,7 @@ class Progress:
 def save_checkpoint(
     run: Path, trainer: Trainer, progress: Progress, scheduled: bool = True
 ) -> Checkpoint:
-    """Write the checkpoint of this step in one piece."""
+    """Write the checkpoint of this step atomically."""
     checkpoint, group = Checkpoint.at(run, trainer.step), trainer.group
     path, sharded = checkpoint.path, is_sharded(trainer.module)
     if not (group.is_main or sharded):
@@ -62,7 +62,7 @@ def save_checkpoint(
         state = {
             "step": trainer.step,
             "position": trainer.position,
-            "pieces": trainer.pieces,
+            "pieces": trainer.per_batch,
             "bad_steps": trainer.bad_steps,
             "scheduled": scheduled,
             "scale": {"value": trainer.scale.value, "steady": trainer.scale.steady},
@@ -75,7 +75,7 @@ def save_checkpoint(
 
 @contextmanager
 def _folder(path: Path) -> Generator[Path]:
-    """A folder that takes its name when it is complete."""
+    """A new folder that is renamed to `path` when it is complete."""
     with atomic_path(path) as folder:
         folder.mkdir()
         yield folder
@@ -83,7 +83,7 @@ def _folder(path: Path) -> Generator[Path]:
 
 @contextmanager
 def _one_folder(path: Path, group: ProcessGroup) -> Generator[Path]:
-    """The same for all processes of a group, on whose machines it may be mounted elsewhere."""
+    """The same folder for all ranks, on whose machines it may be mounted elsewhere."""
     if not group.is_main:
         yield path.with_name(group.broadcast_text(""))
         return
@@ -93,7 +93,7 @@ def _one_folder(path: Path, group: ProcessGroup) -> Generator[Path]:
 
 
 def resume(run: Path, trainer: Trainer) -> Progress | None:
-    """Bring the trainer to the newest checkpoint; None where there is none."""
+    """Load the newest checkpoint into the trainer; None if there is none."""
     checkpoints = list_checkpoints(run)
     newest = trainer.group.broadcast_text(str(checkpoints[-1].step) if checkpoints else "")
     if not newest:
@@ -110,9 +110,9 @@ def resume(run: Path, trainer: Trainer) -> Progress | None:
             trainer.scale = replace(trainer.scale, **state["scale"])
         return Progress(**state["progress"])
     except LostRank:
-        raise  # rank 0 says what is wrong
+        raise  # rank 0 reports the error
     except (OSError, ValueError, KeyError, TypeError, InputError) as error:
-        before = checkpoints[-2].path.name if len(checkpoints) > 1 else "the beginning"
+        before = checkpoints[-2].path.name if len(checkpoints) > 1 else "the start"
         raise InputError(
             f"The checkpoint {checkpoint.path} is damaged ({str(error) or type(error).__name__}); "
             f"remove that folder and run the same command to resume from {before}."
@@ -136,13 +136,13 @@ def _optimizer_state(trainer: Trainer) -> dict[str, Any]:
 
 
 def _parts(trainer: Trainer) -> Tensors:
-    """Weights and moments, as this process has them."""
+    """The weights and moments of this rank."""
     weights = own_tensors(trainer.model)
     return {f"weight.{name}": t.detach() for name, t in weights.items()} | _moments(trainer)
 
 
 def _read(trainer: Trainer, checkpoint: Checkpoint) -> tuple[Tensors, Tensors]:
-    """Weights and moments of a checkpoint, split as those of the trainer are."""
+    """Weights and moments of a checkpoint, sharded like those of the trainer."""
     own = {name: tensor.detach() for name, tensor in own_tensors(trainer.model).items()}
     layout = {f"{kind}.{name}": t for kind in ("weight", *_MOMENTS) for name, t in own.items()}
     layout |= {f"step.{name}": torch.zeros(()) for name in own}
@@ -158,7 +158,7 @@ def _read(trainer: Trainer, checkpoint: Checkpoint) -> tuple[Tensors, Tensors]:
 
 
 def _restore_moments(trainer: Trainer, tensors: Tensors) -> None:
-    """Put Adam's state back; a parameter of which there is none starts from zero moments."""
+    """Restore Adam's state; a parameter without saved moments starts from zero moments."""
     left, state = dict(tensors), dict[str, Tensors]()
     for name, parameter in trainer.model.named_parameters():
         if f"step.{name}" not in left:
@@ -167,8 +167,8 @@ def _restore_moments(trainer: Trainer, tensors: Tensors) -> None:
             continue
         state[name] = {key: left.pop(f"{key}.{name}") for key in ("step", *_MOMENTS)}
         if any(state[name][key].shape != parameter.shape for key in _MOMENTS):
-            raise InputError(f"the moments of {name} have another shape")
+            raise InputError(f"the moments of {name} have the wrong shape")
     if left:
-        raise InputError(f"there are moments of {min(left)}, which the model does not have")
+        raise InputError(f"there are moments of {min(left)}, which is not in the model")
     whole = _optimizer_state(trainer) | {"state": state}
     set_optimizer_state_dict(trainer.model, trainer.optimizer, cast(Any, whole))

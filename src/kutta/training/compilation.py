@@ -1,4 +1,4 @@
-"""Compiling what a layer does: once for all layers of a kind and each shape of a batch."""
+"""Compiling layers: once for all layers of a kind and each shape of a batch."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ from kutta.errors import InputError
 from kutta.model.stack import Layer
 from kutta.ode.solver import History
 
-_LIMIT = 1000  # compilations, after which torch goes on without; its own limit is 8
+_LIMIT = 1000  # compilations before torch falls back to eager mode; its default is 8
 
 
 def compile_layers(model: nn.Module) -> None:
-    """Let the layers of a model run compiled in training; its parameters keep their names."""
-    # Here, because they take a second to load.
+    """Compile the layers of a model for training; its parameters keep their names."""
+    # Imported here, because they take a second to load.
     from torch._dynamo import config
     from torch._dynamo.exc import TorchDynamoException
 
     config.recompile_limit = config.accumulated_recompile_limit = _LIMIT
-    config.optimize_ddp = False  # it would cut large layers up, to exchange gradients earlier
-    # Code for each shape, and not for any: shapes are few, and what an update computes follows
-    # from its batches alone, not from those met before, so that a resumed run computes the same.
+    config.optimize_ddp = False  # it would split large layers to exchange gradients earlier
+    # Static shapes: there are few, and an update then depends only on its own batches and not on
+    # earlier ones, so that a resumed run computes the same.
     compiled = torch.compile(Layer.integrate, dynamic=False)
 
     def integrate(*inputs: Any) -> tuple[Tensor, History]:

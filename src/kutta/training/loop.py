@@ -1,8 +1,8 @@
-"""The training loop: an iterator that makes one update and yields what happened.
+"""The training loop: an iterator that yields a Step after each update.
 
-Everything random in an update follows from (seed, number of the micro-batch), so a run that goes
-on from a checkpoint draws exactly what an uninterrupted run would have drawn, and so do the
-processes and lanes that share an update.
+All randomness in an update is seeded by (seed, number of the micro-batch), so a resumed run draws
+exactly what an uninterrupted run would have drawn, and so do the ranks and lanes that share an
+update.
 """
 
 import math
@@ -37,7 +37,7 @@ from kutta.training.schedule import learning_rate
 
 @dataclass(frozen=True)
 class Step:
-    """One update, as the log, the progress bar and the figures see it."""
+    """The result of one update, for the log, the progress bar and the figures."""
 
     number: int
     epoch: int
@@ -56,10 +56,10 @@ class Step:
 
 @dataclass
 class Trainer:
-    """What training changes: the model, the optimizer, and how far it has come.
+    """The state of training: model, optimizer and position.
 
     `step` counts updates, `position` the micro-batches taken from the stream, `bad_steps` the
-    updates in a row that were skipped because the loss or a gradient was not finite.
+    consecutive updates that were skipped because the loss or a gradient was not finite.
     """
 
     model: TextModel
@@ -67,16 +67,16 @@ class Trainer:
     scale: LossScale
     device: torch.device
     group: ProcessGroup
-    module: nn.Module  # the model, or what spreads it over the process group
+    module: nn.Module  # the model, or its wrapper for the process group
     lanes: Lanes | None = None
-    pieces: int = 1  # of a batch: what `position` counts
+    per_batch: int = 1  # micro-batches per batch (train.pieces)
     step: int = 0
     position: int = 0
     bad_steps: int = 0
 
     @property
     def at_once(self) -> int:
-        """How many micro-batches this process computes side by side."""
+        """The number of micro-batches that this process computes in parallel."""
         return len(self.lanes) if self.lanes else 1
 
 
@@ -87,7 +87,7 @@ def make_trainer(
     group: ProcessGroup = SINGLE,
     lanes: int = 1,
 ) -> Trainer:
-    """A trainer at step 0; more than one lane is for a single process on a CPU."""
+    """A trainer at step 0; several lanes need a single process on a CPU."""
     set_matrix_products(config)
     model.to(device)
     if device.type == "cpu":
@@ -105,25 +105,25 @@ def make_trainer(
         eps=config.adam_eps,
         fused=True,
     )
-    side_by_side = Lanes(model, lanes, torch.get_num_threads()) if lanes > 1 else None
-    scale, pieces = LossScale.of(config), max(1, config.pieces)
-    return Trainer(model, optimizer, scale, device, group, module, side_by_side, pieces)
+    in_parallel = Lanes(model, lanes, torch.get_num_threads()) if lanes > 1 else None
+    scale, per_batch = LossScale.of(config), max(1, config.pieces)
+    return Trainer(model, optimizer, scale, device, group, module, in_parallel, per_batch)
 
 
 def try_largest_batch(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
-    """Try the largest batch, so that memory runs out in the first second or not at all."""
+    """Try the largest batch, so that memory runs out at the start or not at all."""
     trainer.model.train()
     with (
         out_of_memory(config, trainer.device, trainer.at_once, trainer.step > 0),
         no_more_than_there_is(trainer.device, trainer.group.local_world_size),
     ):
-        _take_moments(trainer)
+        _allocate_moments(trainer)
         _accumulate(trainer, dict.fromkeys(range(trainer.at_once), stream.largest()), 1.0, config)
     trainer.optimizer.zero_grad(set_to_none=True)
 
 
-def _take_moments(trainer: Trainer) -> None:
-    """Begin Adam's state, which it would itself begin later, between what batches leave behind."""
+def _allocate_moments(trainer: Trainer) -> None:
+    """Allocate Adam's state now; later it would fragment the memory freed by batches."""
     for parameter in trainer.model.parameters():
         if parameter not in trainer.optimizer.state:
             trainer.optimizer.state[parameter] = {
@@ -153,7 +153,7 @@ def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
     mine = group.share(range(trainer.position, last))
     batches = {number: stream.take(number) for number in mine}
     (tokens,) = group.sum(sum(batch.tokens for batch in batches.values()))
-    # Gradients are averaged over the process group, and to be summed.
+    # Gradients are averaged over the process group, but should be summed.
     losses = _accumulate(trainer, batches, scale.value / (tokens / group.world_size), config)
     finish_gradients(trainer.module)
     norm = _clip(trainer, config)
@@ -169,8 +169,8 @@ def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
     trainer.bad_steps = 0 if finite else trainer.bad_steps + 1
     if trainer.bad_steps >= config.max_bad_steps:
         raise InputError(
-            f"The loss was not finite for {trainer.bad_steps} steps in a row (up to step "
-            f"{trainer.step}); the last checkpoint is kept. Begin another run with a lower "
+            f"The loss was not finite for {trainer.bad_steps} consecutive steps (up to step "
+            f"{trainer.step}); the last checkpoint is kept. Start a new run with a lower "
             "train.lr, a longer train.warmup or train.clip_norm = 1.0."
         )
     return Step(
@@ -191,24 +191,24 @@ def _accumulate(
     """Add up the gradients of numbered micro-batches; their losses, `smoothed` and `nll`."""
     *_, last = batches
 
-    def one_after_another(number: int) -> tuple[Tensor, Tensor]:
+    def sequentially(number: int) -> tuple[Tensor, Tensor]:
         torch.manual_seed(_seed(config.seed, number))
         with syncing(trainer.module, last=number == last):
             return _backward(trainer.module, trainer.model, batches[number], factor, config)
 
-    def side_by_side(lane: Lane, number: int) -> tuple[Tensor, Tensor]:
+    def in_lane(lane: Lane, number: int) -> tuple[Tensor, Tensor]:
         lane.generator.manual_seed(_seed(config.seed, number))
         return _backward(lane.model, lane.model, batches[number], factor, config)
 
     if trainer.lanes:
-        return trainer.lanes.run(list(batches), side_by_side)
-    return [one_after_another(number) for number in batches]
+        return trainer.lanes.run(list(batches), in_lane)
+    return [sequentially(number) for number in batches]
 
 
 def _backward(
     module: nn.Module, model: TextModel, batch: Batch, factor: float, config: TrainConfig
 ) -> tuple[Tensor, Tensor]:
-    """Add the gradients of factor * loss; the loss of `module`, which stands for `model`."""
+    """Add the gradients of factor * loss; `module` is `model` or its distributed wrapper."""
     device = model.output_weight.device
     batch = batch.to(device)
     with autocast(device, config):
@@ -221,7 +221,7 @@ def _backward(
 
 
 def _clip(trainer: Trainer, config: TrainConfig) -> float:
-    """Take the loss scale out of the gradients and limit their norm, which is returned."""
+    """Unscale the gradients and clip them; return their norm before clipping."""
     gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
     trainer.scale.remove_from(gradients)
     norm = norm_of(gradients)

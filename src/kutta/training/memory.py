@@ -1,4 +1,4 @@
-"""Memory: keeping what training frees and takes again all the time, and running out of it."""
+"""Memory: allocator settings, a memory limit, and out-of-memory errors."""
 
 import ctypes
 from collections.abc import Generator
@@ -21,35 +21,36 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def keep_freed_memory() -> None:
-    """Ask glibc not to give large freed blocks back to the system between updates.
+    """Make glibc keep large freed chunks instead of returning them to the system.
 
-    By default each large tensor is mapped anew, and its pages are faulted in and zeroed one by one
-    in every update. Elsewhere than on glibc this does nothing.
+    By default each large tensor is mapped again in every update, and its pages are faulted in and
+    zeroed one by one. Without glibc this does nothing.
     """
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return
-    # Older versions refuse more than 32 MiB. Without it, the other setting alone would do harm.
+    # Older versions accept at most 32 MiB. The other setting would do harm on its own.
     if mallopt(_MMAP_THRESHOLD, 1 << 30) or mallopt(_MMAP_THRESHOLD, 1 << 25):
         mallopt(_TRIM_THRESHOLD, _LARGEST)
-    mallopt(_ARENA_MAX, 1)  # or each lane would keep for itself what it has freed
+    mallopt(_ARENA_MAX, 1)  # otherwise each lane would keep the memory it has freed to itself
 
 
 @contextmanager
 def no_more_than_there_is(device: torch.device, processes: int) -> Generator[None]:
-    """Let this one of some processes take no more memory than the machine has for it.
+    """Limit the memory of this process to its share of what is available.
 
-    Linux promises memory that it does not have, and kills who takes it without a word. Here it
-    refuses instead, which can be told. On a GPU and on other systems this does nothing.
+    Linux overcommits memory and kills a process that uses too much of it. With the limit the
+    allocation fails instead, which can be reported. On a GPU and on other systems this does
+    nothing.
     """
-    room, held = _room(), _bytes(Path("/proc/self/status"), "VmData")
-    if resource is None or device.type != "cpu" or not (room and held):
+    free, held = _available(), _bytes(Path("/proc/self/status"), "VmData")
+    if resource is None or device.type != "cpu" or not (free and held):
         yield
         return
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
     limits = [limit for limit in (before, most) if limit != resource.RLIM_INFINITY]
-    lowest = min([held + room // processes, *limits])
+    lowest = min([held + free // processes, *limits])
     resource.setrlimit(resource.RLIMIT_DATA, (lowest, most))
     try:
         yield
@@ -57,15 +58,15 @@ def no_more_than_there_is(device: torch.device, processes: int) -> Generator[Non
         resource.setrlimit(resource.RLIMIT_DATA, (before, most))
 
 
-def _room() -> int:
-    """Bytes that this machine has left, or the container that this process is in."""
-    room = _bytes(Path("/proc/meminfo"), "MemAvailable", "SwapFree")
+def _available() -> int:
+    """Available bytes of this machine, or of the container of this process."""
+    free = _bytes(Path("/proc/meminfo"), "MemAvailable", "SwapFree")
     try:
         most = int((_GROUP / "memory.max").read_text())
         used = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
-        return min(room, max(0, most - int(used["anon"])))  # other pages are given up when needed
+        return min(free, max(0, most - int(used["anon"])))  # other pages can be reclaimed
     except (OSError, ValueError, KeyError):  # no container, or one without a limit
-        return room
+        return free
 
 
 def _bytes(file: Path, *names: str) -> int:
@@ -79,22 +80,19 @@ def _bytes(file: Path, *names: str) -> int:
 
 @contextmanager
 def out_of_memory(
-    config: TrainConfig, device: torch.device, lanes: int, begun: bool
+    config: TrainConfig, device: torch.device, lanes: int, started: bool
 ) -> Generator[None]:
-    """Say what to do where there is not enough memory for a micro-batch in every lane.
-
-    A run that has begun keeps its pieces.
-    """
+    """Turn an out-of-memory error into advice; a run that has `started` keeps its train.pieces."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError)
-        if not ran_out and "can't allocate memory" not in str(error):  # how the CPU says it
+        if not ran_out and "can't allocate memory" not in str(error):  # the message on a CPU
             raise
-        many = f"{lanes} micro-batches side by side" if lanes > 1 else "a micro-batch"
-        pieces = max(1, config.pieces)
-        smaller = "begin another run with more train.pieces" if begun else "raise train.pieces"
-        if lanes == 1 and device.type == "cpu":  # more pieces would take more lanes
+        many = f"{lanes} parallel micro-batches" if lanes > 1 else "a micro-batch"
+        per_batch = max(1, config.pieces)
+        smaller = "start a new run with more train.pieces" if started else "raise train.pieces"
+        if lanes == 1 and device.type == "cpu":  # more micro-batches would use more lanes
             smaller += " and keep train.lanes = 1"
         advice = [
             *(["set train.lanes = 1"] if lanes > 1 else []),
@@ -103,6 +101,6 @@ def out_of_memory(
         ]
         raise InputError(
             f"There is not enough memory for {many} of {config.micro_tokens:,} tokens "
-            f"(train.batch_tokens = {config.batch_tokens:,}, train.pieces = {pieces}); "
+            f"(train.batch_tokens = {config.batch_tokens:,}, train.pieces = {per_batch}); "
             f"{', or '.join(advice)}."
         ) from error

@@ -1,8 +1,8 @@
-"""The training objective: label-smoothed cross-entropy, without ever holding all logits.
+"""The training objective: label-smoothed cross-entropy that never holds all logits in memory.
 
 The output layer is the largest product of a small model, and its logits (N x V) the largest
-tensor. Rows are taken in chunks, and each chunk's gradient is computed while its logits are still
-in the cache; what is kept for the backward pass is of the size of the hidden states and the
+tensor. Rows are processed in chunks, and each chunk's gradient is computed while its logits are
+still in the cache. The memory saved for the backward pass is that of the hidden states and the
 output matrix.
 """
 
@@ -40,7 +40,7 @@ def token_loss(
     device = states.device.type
     if torch.is_autocast_enabled(device):
         states = states.to(torch.get_autocast_dtype(device))
-    if not torch.is_grad_enabled():  # validation: spare the gradient, which costs two more products
+    if not torch.is_grad_enabled():  # validation: skip the gradient, which costs two more products
         states, weight = states.detach(), weight.detach()
     return TokenLoss(*_smoothed_cross_entropy(states, weight, flat, smoothing))
 
@@ -105,10 +105,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        scale = grad_outputs[0]  # that of `smoothed`; nll is only looked at
+        scale = grad_outputs[0]  # that of `smoothed`; nll has no gradient
         return (grad_hidden * scale).to(grad_hidden.dtype), grad_weight * scale, None, None
 
 
 def _even_share(total: int, most: int) -> int:
-    """The size of as few equal parts as there can be of at most `most` each."""
+    """The size of the fewest equal parts that have at most `most` each."""
     return max(1, -(-total // max(1, -(-total // most))))

@@ -1,4 +1,4 @@
-"""The arithmetic of a training: autocast, TF32, and the loss scale that fp16 needs."""
+"""Precision of training: autocast, TF32, and the loss scale for fp16."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ _LARGEST, _SMALLEST = 2.0**24, 2.0**-14
 
 
 def autocast(device: torch.device, config: TrainConfig) -> AbstractContextManager[object]:
-    """The arithmetic of the forward pass: matrix products in 16 bits, where it was asked for."""
+    """The context of the forward pass: matrix products in 16 bits if the config says so."""
     low = _LOW.get(config.precision)
-    # The cache of casts belongs to all threads: a lane that ends would empty that of the others.
+    # The cache of casts is shared by all threads: a lane that exits would clear it for the others.
     cached = device.type != "cpu"
     return nullcontext() if low is None else torch.autocast(device.type, low, cache_enabled=cached)
 
 
 def set_matrix_products(config: TrainConfig) -> None:
-    """fp32 products as they are, or on tensor cores with TF32's ten bits of mantissa."""
+    """fp32 products in full precision, or in TF32 on tensor cores."""
     torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
 
 
@@ -30,8 +30,8 @@ def set_matrix_products(config: TrainConfig) -> None:
 class LossScale:
     """The factor on the loss that keeps fp16 gradients from vanishing; 1 in any other precision.
 
-    It is halved after an update whose gradients were not finite and doubled after many that were.
-    What is finite is decided by the norm of all gradients, so that all processes decide alike.
+    It is halved after an update with non-finite gradients and doubled after many finite ones. The
+    norm of all gradients decides, so that all ranks agree.
     """
 
     value: float = 1.0
@@ -50,7 +50,7 @@ class LossScale:
                 gradient.mul_(1.0 / self.value)
 
     def update(self, finite: bool) -> None:
-        """Take note of whether the gradients of an update were finite."""
+        """Update the scale after an update whose gradients were finite or not."""
         if not self.dynamic:
             return
         self.steady = self.steady + 1 if finite else 0

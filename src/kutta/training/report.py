@@ -1,4 +1,4 @@
-"""What a person and a program see of a training: progress bar, metrics.jsonl, TensorBoard."""
+"""Reporting of training: progress bar, train.log, metrics.jsonl, TensorBoard."""
 
 import json
 import math
@@ -25,7 +25,7 @@ class _Events(Protocol):
 
 
 class Window:
-    """Means over the steps since the last line of the log."""
+    """Means over the steps since the last log record."""
 
     def __init__(self) -> None:
         self.clear()
@@ -46,7 +46,7 @@ class Window:
         self.grad_norm += step.grad_norm
 
     def to_dict(self, step: Step) -> dict[str, Any]:
-        n = self.steps or math.nan  # where all were skipped, there is no mean
+        n = self.steps or math.nan  # if all were skipped, there is no mean
         return {
             "kind": "train",
             "step": step.number,
@@ -62,7 +62,7 @@ class Window:
 
 
 class Reporter:
-    """Writes a run's records and shows them. Records after the resumed step are dropped first."""
+    """Writes and prints a run's records. Records after the resumed step are dropped first."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Reporter:
         self.max_steps = max_steps
         self.window = Window()
         self.rate = 0.0
-        _forget_after(run.metrics, first_step)
+        _drop_after(run.metrics, first_step)
         self.files = ExitStack()
         self.metrics = self.files.enter_context(_appending(run.metrics))
         self.log = self.files.enter_context(_appending(run.log))
@@ -100,14 +100,14 @@ class Reporter:
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
-        with suppress(OSError):  # a full disk has been told of, by the write that failed
+        with suppress(OSError):  # the write that failed has reported a full disk
             self.files.close()
         with suppress(OSError):
             if self.events is not None:
                 self.events.close()
 
     def step(self, step: Step) -> None:
-        """Take note of an update."""
+        """Report an update."""
         self.window.add(step)
         speed = step.tokens / max(step.seconds, 1e-9)
         self.rate = speed if self.rate == 0.0 else 0.95 * self.rate + 0.05 * speed
@@ -118,12 +118,12 @@ class Reporter:
             description=f"loss {step.loss:.3f}  {self.rate:,.0f} tokens/s  {left} left",
         )
         if step.skipped:
-            self.say(f"step {step.number}: the loss or a gradient was not finite; update skipped")
+            self.info(f"step {step.number}: the loss or a gradient was not finite; update skipped")
         if step.number % self.log_every == 0:
             record = self.window.to_dict(step)
             self.window.clear()
             self._record(record)
-            self.say(
+            self.info(
                 f"step {step.number}  epoch {step.epoch}  loss {record['loss']:.3f}  "
                 f"ppl {record['perplexity']:.2f}  lr {step.lr:.2e}  "
                 f"{record['tokens_per_second']:,.0f} tokens/s  {left} left",
@@ -131,23 +131,23 @@ class Reporter:
             )
 
     def validation(self, step: int, result: Validation, new_best: bool) -> None:
-        """Take note of a validation."""
+        """Report a validation."""
         self._record({"kind": "valid", "step": step} | result.to_dict())
         bleu = "" if result.bleu is None else f"  BLEU {result.bleu.value:.2f}"
         star = "  (best so far)" if new_best else ""
-        self.say(
+        self.info(
             f"step {step}  validation loss {result.loss:.3f}  "
             f"ppl {result.perplexity:.2f}{bleu}{star}"
         )
 
-    def say(self, text: str, shown: bool = True) -> None:
-        """One line for the log, and for the person where `shown`."""
+    def info(self, text: str, shown: bool = True) -> None:
+        """Write a line to train.log, and to the console if `shown`."""
         _write_line(self.log, text)
         if shown:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _record(self, record: dict[str, Any]) -> None:
-        # JSON has no nan: what is not finite is null.
+        # JSON has no nan: non-finite numbers become null.
         known = {k: v for k, v in record.items() if not isinstance(v, float) or math.isfinite(v)}
         _write_line(self.metrics, json.dumps(dict.fromkeys(record) | known))
         if self.events is not None:
@@ -158,7 +158,7 @@ class Reporter:
 
 
 class NullReporter:
-    """The reporter of a rank other than 0: it reports nothing."""
+    """The reporter of all ranks but 0: it reports nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -169,17 +169,17 @@ class NullReporter:
 
     def validation(self, step: int, result: Validation, new_best: bool) -> None: ...
 
-    def say(self, text: str, shown: bool = True) -> None: ...
+    def info(self, text: str, shown: bool = True) -> None: ...
 
 
 def last_validation(run: Run) -> Validation | None:
-    """The newest validation on record; None where there is none."""
+    """The newest recorded validation; None if there is none."""
     records = [record for record in run.records() if record["kind"] == "valid"]
     return Validation.from_dict(records[-1]) if records else None
 
 
 def validation_at(run: Run, step: int) -> Validation | None:
-    """The validation on record of this step; None where there is none."""
+    """The recorded validation of this step; None if there is none."""
     records = (r for r in run.records() if (r["kind"], r["step"]) == ("valid", step))
     found = next(records, None)
     return Validation.from_dict(found) if found else None
@@ -203,12 +203,12 @@ def _write_line(file: TextIO, line: str) -> None:
 def _cannot_write(name: str, error: OSError) -> InputError:
     return InputError(
         f"Cannot write {name}: {error.strerror or error}; the checkpoints are kept. "
-        "Free some space or its rights, then run the same command again to go on."
+        "Free some disk space or check its permissions, then run the same command to resume."
     )
 
 
-def _forget_after(path: Path, step: int) -> None:
-    """Drop the records of steps that will be made again after resuming."""
+def _drop_after(path: Path, step: int) -> None:
+    """Drop the records of steps that are repeated after resuming."""
     if path.is_file():
         kept = [record for record in read_records(path) if record["step"] <= step]
         write_text(path, "".join(json.dumps(record) + "\n" for record in kept))

@@ -1,4 +1,4 @@
-"""Training a config from start to end: open its run, share the work, train, write the model."""
+"""Training a config: open its run, divide the work, launch the ranks, train, write the model."""
 
 import os
 import warnings
@@ -42,14 +42,13 @@ from kutta.training.parallel.launch import launch
 from kutta.training.report import last_validation
 from kutta.training.session import Outcome, Session, validation_text
 
-__all__ = ["Outcome", "local_device", "plan_of", "train", "work"]
+__all__ = ["Outcome", "dry_run_summary", "local_device", "train", "work"]
 
 
 def train(config: Config, overwrite: bool = False, console: Console | None = None) -> Outcome:
-    """Prepare what is missing, train or resume, and write the final model.
+    """Prepare the data if needed, train or resume, and write the final model.
 
-    Where no launcher has started this process as one of several, it launches those that share the
-    work.
+    Unless a launcher has started this process as a rank, it launches the ranks itself.
     """
     console, path = console or Console(), Path(config.run)
     device, machine = local_device(config.train.device), Machine.here()
@@ -69,7 +68,7 @@ def train(config: Config, overwrite: bool = False, console: Console | None = Non
 def _train_as_rank(
     config: Config, overwrite: bool, console: Console, device: torch.device, machine: Machine
 ) -> Outcome:
-    """Train as one of the ranks that torchrun has started; rank 0 opens the run."""
+    """Train as a rank started by torchrun; rank 0 opens the run."""
     path = Path(config.run)
     with ExitStack() as stack:
         group = stack.enter_context(join(device))
@@ -79,17 +78,17 @@ def _train_as_rank(
         group.barrier()
         run = Run.load(path)
         division = divide(run.config, device, machine, group.world_size)
-        own = config.train.threads or machine.threads  # torchrun has said how many
+        own = config.train.threads or machine.threads  # torchrun has set the number
         return work(run, replace(division, threads=own), group, device, console)
 
 
 def work(
     run: Run, division: Division, group: ProcessGroup, device: torch.device, console: Console
 ) -> Outcome:
-    """Train a prepared run to its end, as one rank of a group."""
+    """Train a prepared run to its end, as one rank of the process group."""
     settings, data = run.config.train, run.config.data
     with ExitStack() as stack:
-        stack.callback(torch.set_num_threads, torch.get_num_threads())  # as it was, afterwards
+        stack.callback(torch.set_num_threads, torch.get_num_threads())  # restored afterwards
         torch.set_num_threads(division.threads)
         torch.manual_seed(settings.seed)
         model = run.build_model()
@@ -109,43 +108,43 @@ def work(
         if trainer.lanes:
             stack.callback(trainer.lanes.close)
         progress = resume(run.path, trainer) or Progress()
-        if progress.by != settings.best:  # a loss and a BLEU do not compare
+        if progress.by != settings.best:  # a loss cannot be compared with a BLEU
             progress = Progress(by=settings.best)
-        # Read now: text that has moved away should not end a training at its first validation.
+        # Read it now: missing text should not end training at the first validation.
         pairs = validation_text(run) if group.is_main else []
         session = Session(run, trainer, pairs, progress, whole, last_validation(run))
-        return session.go(stream, console)
+        return session.run_to_end(stream, console)
 
 
 def local_device(name: str) -> torch.device:
-    """The device of this process: on GPUs, that of its local rank."""
+    """The device of this process: with GPUs, that of its local rank."""
     device = choose_device(name)
     if device.type != "cuda" or not is_launched():
         return device
     number, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if number >= there:
         raise InputError(
-            f"Process {number} of this machine has no GPU of its own, for there are {there}; start "
-            "one process for each GPU (train.workers, torchrun's --nproc-per-node)."
+            f"There is no GPU for local rank {number}: this machine has {there}; start one process "
+            "per GPU (train.workers, or torchrun's --nproc-per-node)."
         )
     return torch.device("cuda", number)
 
 
 def _is_restart(path: Path) -> bool:
-    """Whether torchrun has started this job before: workers were lost, or machines came and went.
+    """Whether torchrun has restarted this job: workers were lost, or nodes joined or left.
 
-    Restarts are counted by each machine for itself, so one that came later knows of none.
+    Each node counts its own restarts, so one that joined later has counted none.
     """
-    note = Run.job_file(path)
-    return restarts() > 0 or (note.is_file() and note.read_text(encoding="utf-8") == job())
+    file = Run.job_file(path)
+    return restarts() > 0 or (file.is_file() and file.read_text(encoding="utf-8") == job())
 
 
 def _open(config: Config, overwrite: bool, device: torch.device, console: Console) -> Run:
-    """Open the run, decide what the device decides, and prepare its text."""
+    """Open the run, resolve its config for the device, and prepare its text."""
     if device.type == "cpu" and config.train.precision == "fp16":
         warnings.warn(
-            "fp16 is meant for GPUs and many times slower than fp32 on a CPU; "
-            "set train.precision = 'fp32' here",
+            "fp16 is meant for GPUs and much slower than fp32 on a CPU; "
+            "set train.precision = 'fp32'",
             stacklevel=3,
         )
     opened = open_run(config, overwrite)
@@ -159,15 +158,15 @@ def _open(config: Config, overwrite: bool, device: torch.device, console: Consol
     return run
 
 
-def plan_of(config: Config) -> str:
-    """What training this config would do, in words; checks that the text is there."""
+def dry_run_summary(config: Config) -> str:
+    """What training this config would do; checks the config and that the text exists."""
     data, model, run = config.data, config.model, Run(Path(config.run), config)
     check_text(data, [data.train, data.valid, *data.test])
     done = run.checkpoints()
     check_same(config)
     device = choose_device(config.train.device)
     settings = resolve(config, device).train
-    pieces = settings.pieces
+    parts = f" in {settings.pieces} micro-batches" if settings.pieces > 1 else ""
     if not done:
         check_shallow(config)
     beginning = f"resume from step {done[-1].step}" if done else "start"
@@ -178,7 +177,7 @@ def plan_of(config: Config) -> str:
             + ("; prepared" if run.is_prepared else "; to be prepared"),
             f"method   {method_of(model)}",
             f"train    {settings.max_steps:,} steps of {settings.accumulate} x "
-            f"{settings.batch_tokens:,} tokens{f' in {pieces} pieces' if pieces > 1 else ''}, "
+            f"{settings.batch_tokens:,} tokens{parts}, "
             f"seed {settings.seed}, {settings.precision} on {device}",
             f"save     every {settings.save_every:,} steps, the last {settings.keep_last} kept",
         ]

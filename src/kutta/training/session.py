@@ -42,13 +42,13 @@ class Outcome:
 
 @dataclass
 class Session:
-    """One training from its checkpoint to its end or interruption, as one rank; rank 0 reports."""
+    """Training from a checkpoint until it ends or is interrupted, as one rank; rank 0 reports."""
 
     run: Run
     trainer: Trainer
     validation_text: list[tuple[str, str]]
     progress: Progress
-    plain: TextModel | None  # the leader's place for whole parameters, where they are split
+    plain: TextModel | None  # on rank 0, an unsharded copy of sharded parameters
     latest: Validation | None = None
 
     @property
@@ -59,11 +59,11 @@ class Session:
     def settings(self) -> TrainConfig:
         return self.config.train
 
-    def go(self, stream: BatchStream, console: Console) -> Outcome:
-        """Train, validate, save; then write the final model into model.safetensors."""
+    def run_to_end(self, stream: BatchStream, console: Console) -> Outcome:
+        """Train, validate, save; then write the final model to model.safetensors."""
         trainer, ended = self.trainer, "finished"
         with self._reporter(console) as reporter, asked_to_stop() as asked:
-            reporter.say(self._opening(stream))
+            reporter.info(self._opening(stream))
             if self._out_of_patience():
                 ended = "early stop"
             elif trainer.step < self.settings.max_steps:
@@ -75,15 +75,15 @@ class Session:
                         break
             if ended == "interrupted":
                 reason = asked[0] if asked else "another process was asked to stop"
-                reporter.say(
-                    f"{reason}: saved at step {trainer.step}; run the same command to go on"
+                reporter.info(
+                    f"{reason}: saved at step {trainer.step}; run the same command to resume"
                 )
             elif trainer.group.is_main:
                 self._finish(reporter)
         return Outcome(self.run.path, trainer.step, ended, self.latest)
 
     def _after(self, step: Step, reporter: Reporter | NullReporter, asked: bool) -> str:
-        """Validate and save where it is time; say whether and how the training ends here."""
+        """Validate and save if it is time; return whether and how training ends here."""
         settings, group = self.settings, self.trainer.group
         last = step.number == settings.max_steps
         scheduled = step.number % settings.save_every == 0
@@ -117,18 +117,18 @@ class Session:
     def _opening(self, stream: BatchStream) -> str:
         count = sum(p.numel() for p in self.trainer.model.parameters())
         model, step, group = self.config.model, self.trainer.step, self.trainer.group
-        beginning = f"going on from step {step}" if step else "starting"
+        beginning = f"resuming from step {step}" if step else "starting"
         processes = f", {group.world_size} processes" if group.world_size > 1 else ""
         lanes = f", {self.trainer.at_once} lanes" if self.trainer.lanes else ""
         return (
             f"{beginning}: {method_of(model)}, "
-            f"{count:,} parameters, {stream.batches_per_epoch:,} batches of "
-            f"{self.settings.micro_tokens:,} tokens an epoch, "
+            f"{count:,} parameters, {stream.batches_per_epoch:,} micro-batches of "
+            f"{self.settings.micro_tokens:,} tokens per epoch, "
             f"device {self.trainer.device}{processes}{lanes}"
         )
 
     def _whole_model(self) -> TextModel:
-        """The model to validate; where its parameters are split, all give theirs to the leader."""
+        """The model to validate; sharded parameters are gathered on rank 0."""
         model, group = self.trainer.model, self.trainer.group
         if not is_sharded(self.trainer.module):
             return model
@@ -139,11 +139,11 @@ class Session:
         return self.plain.to(self.trainer.device)
 
     def _validate(self, model: TextModel, reporter: Reporter | NullReporter) -> bool:
-        """Look at the held-out data; return whether this is the best so far."""
+        """Evaluate the validation set; return whether this is the best so far."""
         trainer, settings = self.trainer, self.settings
         result = self._measure(model)
         if self.plain is not None:
-            self.plain.cpu()  # out of the way of training
+            self.plain.cpu()  # frees GPU memory for training
         better, value = improves(result, self.progress.best, settings.best)
         if better:
             self.progress = Progress(value, trainer.step, 0, settings.best)
@@ -163,7 +163,7 @@ class Session:
         return result
 
     def _bleu(self, model: TextModel) -> Score:
-        """Greedy translations of the validation set, scored as the data asks for."""
+        """The score of greedy translations of the validation set."""
         assert isinstance(model, TranslationModel), "a language model has nothing to translate"
         pairs = self.validation_text
         greedy = self.config.decode.changed(beam=1)
@@ -183,7 +183,7 @@ class Session:
         found, by = candidates(self.run, self.progress.best_step), self.settings.best
         chosen, measured = found[0], list[Candidate]()
         if len(found) > 1:
-            reporter.say(f"validating {len(found)} candidates for the final model")
+            reporter.info(f"validating {len(found)} candidates for the final model")
             chosen, measured = choose(found, partial(self._try, bleu=by == "bleu"), by)
         validation = validation_at(self.run, chosen.checkpoints[-1].step)
         if measured:
@@ -191,7 +191,7 @@ class Session:
         average(chosen.checkpoints, self.run.final_weights)
         card = model_card(self.config, self.trainer, validation, chosen.name, measured)
         write_text(self.run.card, card)
-        reporter.say(f"{self.run.final_weights}: {chosen.name}")
+        reporter.info(f"{self.run.final_weights}: {chosen.name}")
 
     def _try(self, candidate: Candidate, bleu: bool) -> Validation:
         """The validation of weights that the final model could have."""
@@ -212,7 +212,7 @@ def validation_text(run: Run) -> list[tuple[str, str]]:
 
 @contextmanager
 def _threads(count: int) -> Generator[None]:
-    """Let this process use so many threads for a while."""
+    """Use this many threads temporarily."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

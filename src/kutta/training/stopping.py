@@ -1,4 +1,4 @@
-"""Being asked to stop: Ctrl-C and SIGTERM become a note that the training reads between updates."""
+"""Graceful stop: Ctrl-C and SIGTERM set a flag that training reads between updates."""
 
 import signal
 from collections.abc import Generator
@@ -8,9 +8,9 @@ from types import FrameType
 
 @contextmanager
 def asked_to_stop() -> Generator[list[str]]:
-    """A list that is empty until Ctrl-C or SIGTERM arrives; a second Ctrl-C ends at once.
+    """A list that is empty until Ctrl-C or SIGTERM arrives; a second Ctrl-C exits at once.
 
-    SIGTERM may come twice by itself: from a cluster to all processes, and from torchrun to its own.
+    SIGTERM may arrive twice: from the cluster to all processes, and from torchrun to its workers.
     """
     asked: list[str] = []
 
@@ -21,7 +21,7 @@ def asked_to_stop() -> Generator[list[str]]:
 
     try:
         before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread (a notebook's worker): signals are not ours
+    except ValueError:  # not in the main thread (a notebook's worker): no signal handling
         yield asked
         return
     try:

@@ -1,4 +1,4 @@
-"""Looking at held-out text: loss, perplexity (of a token, of a word) and BLEU."""
+"""Validation: loss, perplexity per token and per word, and BLEU."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from kutta.training.precision import autocast
 
 @dataclass(frozen=True)
 class Validation:
-    """One look at held-out data; `loss` is smoothed, `nll` is not, both per token."""
+    """The result of one validation; `loss` is smoothed, `nll` is not, both per token."""
 
     loss: float
     nll: float
@@ -38,7 +38,7 @@ class Validation:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Validation":
-        """What `to_dict` wrote, as far as it was kept."""
+        """The inverse of `to_dict`."""
         bleu, signature = values["bleu"], values["signature"]
         score = None if bleu is None else Score("BLEU", bleu, "", signature)
         loss, nll = (math.nan if values[key] is None else values[key] for key in ("loss", "nll"))
@@ -75,8 +75,8 @@ def word_perplexity(
 ) -> Score:
     """exp(-log p(text) / words), the end of each line counted as a word, as is usual for PTB.
 
-    Perplexities compare over any vocabulary only where none of the words is unknown, so the share
-    of unknown tokens is said beside it.
+    Perplexities of different vocabularies are comparable only without unknown words, so the share
+    of unknown tokens is reported as well.
     """
     ids = [tokenizer.encode(line) for line in lines]
     longest = max(map(len, ids), default=0) + 1
@@ -97,5 +97,5 @@ def improves(now: Validation, best: float | None, by: str) -> tuple[bool, float]
     if by == "bleu":
         value = now.bleu.value if now.bleu is not None else -math.inf
         return best is None or value > best, value
-    # A loss that is not finite is no best: nothing would ever be smaller than nan.
+    # A non-finite loss is never the best: nothing would ever be smaller than nan.
     return math.isfinite(now.loss) and (best is None or now.loss < best), now.loss

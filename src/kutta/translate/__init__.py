@@ -1,4 +1,4 @@
-"""From a trained model to translations: search over ids, and text around it."""
+"""Translation with a trained model: search over ids, and the translator around it."""
 
 from kutta.config import Sampling
 from kutta.runs import choose_device

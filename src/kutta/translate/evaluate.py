@@ -1,4 +1,4 @@
-"""Scoring a model on test sets: translate, keep the hypotheses, and score them."""
+"""Evaluating a model on test sets: translate, save the hypotheses, and score them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from kutta.translate.translator import Translator
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of one test set, and everything they depend on."""
+    """The scores of one test set, with their signature."""
 
     test: str
     sentences: int
@@ -50,7 +50,7 @@ def evaluate(
     data_dir: str | None = None,
     **search: Unpack[SearchOptions],
 ) -> list[Evaluation]:
-    """Score test sets: those of the config where none are named, from `data_dir` where given."""
+    """Score test sets: by default those of the config; from `data_dir` if given."""
     decode, data = translator.config.changed(**search), run.config.data
     texts = texts_of(run, data_dir)
     pairs_of = {name: texts.test(name) for name in test_names(run, tests)}
@@ -68,22 +68,22 @@ def evaluate(
 
 
 def texts_of(run: Run, data_dir: str | None) -> Texts:
-    """The text of a run, or of a folder that is named instead."""
+    """The text of a run, or of another folder."""
     if data_dir is None:
         return run.texts
     return Texts(None, run.config.data.model_copy(update={"dir": data_dir}))
 
 
 def test_names(run: Run, tests: Sequence[str]) -> Sequence[str]:
-    """The test sets that are named, else those of the config."""
+    """The given test sets, or those of the config."""
     names = tests or run.config.data.test
     if not names:
-        raise InputError("No test set is named; give one, or list them as data.test in the config.")
+        raise InputError("There is no test set; give one, or list them as data.test in the config.")
     return names
 
 
 def reference_texts(lines: Sequence[str], data: DataConfig) -> list[str]:
-    """References as hypotheses are written: pieces of split text are joined to words."""
+    """References in the form of hypotheses: BPE pieces of split text are joined to words."""
     return [join_pieces(line) for line in lines] if data.tokenizer == "split" else list(lines)
 
 
@@ -96,8 +96,8 @@ def score_texts(
     """Tokenised BLEU, sacreBLEU and chrF.
 
     sacreBLEU and chrF are for raw text. Translations of split text are detokenised and scored
-    against `raw` references; where there are none, name and signature say that the text was
-    tokenised, because such a score does not compare with sacreBLEU of raw text.
+    against `raw` references; without these, name and signature state that the text was tokenised,
+    because such a score is not comparable with sacreBLEU of raw text.
     """
     bleu = _bleu(hypotheses, references, data)
     if data.tokenizer != "split":
@@ -113,7 +113,7 @@ def score_texts(
 
 
 def tokenised(metric: str) -> str:
-    """The name of a metric of raw text where it was computed on tokenised text."""
+    """The name of a metric for raw text that was computed on tokenised text."""
     return f"{metric} (tokenised text)"
 
 
@@ -131,7 +131,7 @@ def _bleu(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig
 
 
 def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig) -> Score:
-    """The one score to watch while training: as the test sets are scored, split or raw."""
+    """The validation score during training: tokenised BLEU of split text, else sacreBLEU."""
     texts = reference_texts(references, data)
     if data.tokenizer == "split" or data.split_compounds:
         return _bleu(hypotheses, texts, data)
@@ -139,7 +139,7 @@ def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: Data
 
 
 def _search_signature(decode: DecodeConfig) -> str:
-    """Beam and length penalty, and every other option of the search that is not the usual one."""
+    """Beam, length penalty, and every other search option that is not the default."""
     settings = DecodeConfig.model_fields
     used = {name: getattr(decode, name) for name in SearchOptions.__annotations__}
     always = f"beam:{used.pop('beam')}|penalty:{used.pop('length_penalty'):g}"

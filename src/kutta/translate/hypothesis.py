@@ -1,4 +1,4 @@
-"""A translation in ids, and the rules every one follows: beam search and sampling share them."""
+"""Hypotheses, and the constraints on them that beam search and sampling share."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 from kutta.config import DecodeConfig
 from kutta.data.tokenizer import BOS, EOS, PAD
 
-NEVER = [PAD, BOS]  # ids no translation contains
+NEVER = [PAD, BOS]  # ids that are never generated
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Hypothesis:
 
 
 def numbers(tensor: Tensor) -> list[Any]:
-    """A tensor as Python numbers, whose kind the caller knows."""
+    """A tensor as a list of Python numbers."""
     return cast(list[Any], tensor.tolist())
 
 
 def length_limits(source: Tensor, decode: DecodeConfig) -> Tensor:
-    """The most tokens a translation of each sentence may have, (B,)."""
+    """The maximum number of tokens in the translation of each sentence, (B,)."""
     lengths = ((source != PAD) & (source != EOS)).sum(dim=1)
     longest = decode.max_length
     return torch.full_like(lengths, longest) if longest else 2 * lengths + 20
@@ -42,11 +42,11 @@ def length_limits(source: Tensor, decode: DecodeConfig) -> Tensor:
 def permitted(
     log_probabilities: Tensor, tokens: Tensor, limits: Tensor, decode: DecodeConfig
 ) -> Tensor:
-    """The same (R, V) with -inf for what may not follow tokens (R, 1 + length), BOS first.
+    """The same (R, V) with -inf for ids that may not follow tokens (R, 1 + length), BOS first.
 
-    What is not a number is not a choice. Nothing completes an n-gram of `no_repeat_ngram` tokens
-    for the second time; EOS waits for `min_length` tokens, except where nothing else is left. In
-    the rows that have reached their limit (R,) only EOS may follow: that rule is above the others.
+    Non-finite values are excluded. No n-gram of `no_repeat_ngram` tokens is repeated. EOS is
+    excluded before `min_length` tokens, unless nothing else is left. In rows that have reached
+    their limit (R,) only EOS may follow; this rule overrides the others.
     """
     length = tokens.shape[1] - 1
     log_probabilities.nan_to_num_(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
@@ -65,9 +65,9 @@ def permitted(
 
 
 def repeating(tokens: Tensor, n: int) -> Tensor:
-    """The words that would complete an n-gram of tokens (R, T) again: ids (R, W), filled with PAD.
+    """The ids (R, W), padded with PAD, that would repeat an n-gram of tokens (R, T).
 
-    An n-gram is there already if its first n - 1 tokens are the last n - 1 of all.
+    They are the last tokens of n-grams whose first n - 1 tokens are the last n - 1 of the row.
     """
     if tokens.shape[1] < n:
         return tokens.new_empty(len(tokens), 0)
@@ -78,9 +78,9 @@ def repeating(tokens: Tensor, n: int) -> Tensor:
 
 
 def highest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest of each row (R, N) and where they are; of equal ones the first.
+    """The `count` highest values of each row (R, N) and their indices; of equal ones the first.
 
-    topk alone does not say which of equal values it takes.
+    topk does not define which of equal values it returns.
     """
     more = min(count + 1, values.shape[1])
     top, where = values.topk(more, dim=1)

@@ -1,4 +1,4 @@
-"""The models of runs, for translating and for writing text."""
+"""Loading the models of runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from kutta.runs import Run
 
 
 def load_translation_models(runs: Sequence[Run]) -> list[TranslationModel]:
-    """The models of runs or checkpoints over one vocabulary."""
+    """The models of runs or checkpoints with the same vocabulary."""
     if not runs:
         raise InputError("There is no model to translate with; give at least one run.")
     first, *others = runs
@@ -18,7 +18,7 @@ def load_translation_models(runs: Sequence[Run]) -> list[TranslationModel]:
         if run.path != first.path and run.vocabulary() != first.vocabulary():
             raise InputError(
                 f"{run.path} and {first.path} have different vocabularies, so their models cannot "
-                "translate together; give runs that were prepared with the same vocabulary."
+                "form an ensemble; give runs with the same vocabulary."
             )
     return [_translation_model(run) for run in runs]
 
@@ -27,7 +27,7 @@ def _translation_model(run: Run) -> TranslationModel:
     model = run.load_model()
     if not isinstance(model, TranslationModel):
         raise InputError(
-            f"{run.path} is a language model and does not translate; write text with it by "
+            f"{run.path} is a language model and cannot translate; sample from it with "
             f"`kutta sample {run.path}`, or give a run with a source language."
         )
     return model
@@ -40,6 +40,6 @@ def load_language_model(folder: str | Path) -> tuple[LanguageModel, Tokenizer]:
     if not isinstance(model, LanguageModel):
         raise InputError(
             f"{folder} is a translation model, not a language model; use it with "
-            f"`kutta translate {folder}`, which has --sample too."
+            f"`kutta translate {folder}` (and --sample)."
         )
     return model, run.tokenizers.target

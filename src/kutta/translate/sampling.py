@@ -1,4 +1,4 @@
-"""Drawing translations at random, by a seed."""
+"""Sampling of translations, with a seed."""
 
 import math
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ def sample(
 ) -> list[Hypothesis]:
     """One random translation of each sentence of source (B, S); its score is its log-probability.
 
-    What is drawn depends on the seed and the sentence's number in `streams` (by default its row),
-    not on the other sentences of the batch. What the lengths and `no_repeat_ngram` of `decode` rule
-    out is never drawn; its beam and length penalty have no meaning here.
+    A sample depends on the seed and the sentence's number in `streams` (by default its row), not on
+    the other sentences of the batch. The length limits and `no_repeat_ngram` of `decode` apply; its
+    beam and length penalty are not used.
     """
     count, device = len(source), source.device
     drawn = [Hypothesis([], -math.inf, -math.inf)] * count
@@ -56,22 +56,22 @@ def sample(
 
 
 def _draws(seed: int, streams: Sequence[int], limits: Tensor) -> Tensor:
-    """Uniform numbers for every position of every sentence, (B, longest limit + 1)."""
+    """Uniform random numbers for every position of every sentence, (B, longest limit + 1)."""
     width = int(limits.max()) + 1
     rows = [np.random.default_rng([seed, stream]).random(width) for stream in streams]
     return torch.tensor(np.stack(rows))
 
 
 def _draw(log_probabilities: Tensor, uniform: Tensor, sampling: Sampling) -> Tensor:
-    """Draw a token for each row of (B, V) by its uniform number (B,), returns (B,)."""
-    # A row without any choice, where the model's numbers broke down, ends.
+    """Sample a token for each row of (B, V) with its uniform number (B,); returns (B,)."""
+    # A row without finite log-probabilities ends.
     hopeless = log_probabilities.amax(dim=1).isneginf()
     weights = log_probabilities.clone()
     weights[hopeless, EOS] = 0.0
     words = torch.arange(weights.shape[1], device=weights.device).expand_as(weights)
     if sampling.top_k or sampling.top_p < 1.0:
         weights, words = highest(weights, min(sampling.top_k or weights.shape[1], weights.shape[1]))
-    # The highest becomes 0 first, and in double precision, so that no temperature is too low.
+    # Subtract the maximum, in double precision, so that no temperature is too low.
     weights = weights.double() - weights.amax(dim=1, keepdim=True)
     probabilities = (weights / sampling.temperature).softmax(dim=1)
     if sampling.top_p < 1.0:

@@ -1,4 +1,4 @@
-"""What a search asks of a model: log-probabilities of the next token, for a batch of rows."""
+"""The interface between search and models: log-probabilities of the next token for a batch."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from kutta.model import DecoderState, LanguageModel, TranslationModel
 
 
 class ScorerState(Protocol):
-    """What a scorer carries from one position to the next, for a batch of rows."""
+    """The decoding state of a batch of rows."""
 
     def select(self, rows: Tensor, same_sentences: bool = False) -> None:
         """Keep or reorder rows (B',). `same_sentences`: each row still reads its own source."""
@@ -24,7 +24,7 @@ State = TypeVar("State", bound=ScorerState)
 
 
 class Scorer(Protocol[State]):
-    """Gives the next token's log-probabilities; the search knows nothing else of a model."""
+    """Gives the log-probabilities of the next token; all that the search knows of a model."""
 
     def start(self, source: Tensor) -> State:
         """Read the source ids (B, S), right-padded."""
@@ -76,7 +76,7 @@ class Ensemble:
 
 @dataclass
 class ContinuationState:
-    """The state of a text that goes on: `held` (B,) is the end of the prompt, not yet fed."""
+    """The state of a continued text: `held` (B,) is the last token of the prompt, not yet fed."""
 
     decoder: DecoderState
     held: Tensor | None
@@ -101,12 +101,12 @@ class Continuation:
         return ContinuationState(state, text[:, -1])
 
     def step(self, tokens: Tensor, state: ContinuationState) -> Tensor:
-        # A search begins by feeding BOS; a continuation begins with the end of its prompt.
+        # A search starts by feeding BOS; a continuation starts with the last token of its prompt.
         if state.held is not None:
             tokens, state.held = state.held, None
         return self.model.step(tokens, state.decoder).float().log_softmax(dim=-1)
 
 
 def scorer_of(models: Sequence[TranslationModel]) -> Scorer[Any]:
-    """The scorer of one model, or of the average of several."""
+    """The scorer of one model, or of an ensemble."""
     return SingleModel(models[0]) if len(models) == 1 else Ensemble(models)

@@ -1,4 +1,4 @@
-"""Beam search over ids; a beam of one is greedy search. No text here."""
+"""Beam search over ids; a beam of one is greedy search."""
 
 import math
 from dataclasses import dataclass
@@ -18,12 +18,11 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The up to `n_best` best translations of each sentence of source (B, S), best first.
 
-    A hypothesis ends when EOS is among the `beam` best continuations. A sentence is done as soon
-    as `beam` hypotheses have ended, as in fairseq: a live one that would still overtake them by
-    its length penalty is not waited for. Where a hypothesis has `max_length` tokens EOS is forced,
-    so every sentence has a translation. `min_length` and `no_repeat_ngram` rule out continuations,
-    see `permitted`. Of equal candidates the one from the better hypothesis, then the one with the
-    lower id, goes first.
+    A hypothesis ends when EOS is among the `beam` best continuations. A sentence is finished as
+    soon as `beam` hypotheses have ended, as in fairseq, even if a live one could still overtake
+    them by its length penalty. At `max_length` tokens EOS is forced, so every sentence has a
+    translation. `min_length` and `no_repeat_ngram` exclude continuations, see `permitted`. Of equal
+    candidates the one from the better hypothesis comes first, then the one with the lower id.
     """
     ended: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     if not ended:
@@ -43,7 +42,7 @@ def beam_search(
             prefix = numbers(live.tokens[row, parents[row, rank], 1:])
             hypothesis = Hypothesis.of(prefix, float(values[row, rank]), decode.length_penalty)
             ended[live.sentences[row]].append(hypothesis)
-        # At most K of the 2K candidates end, one for each parent: K others are left to go on.
+        # At most K of the 2K candidates end, one for each parent, so K others continue.
         onward = ends.byte().argsort(dim=1, stable=True)[:, :beam]
         values, parents, words = (x.gather(1, onward) for x in (values, parents, words))
         stay = [
@@ -52,7 +51,7 @@ def beam_search(
             if best > -math.inf and len(ended[live.sentences[row]]) < beam
         ]
         for row in set(range(len(live.sentences))) - set(stay):
-            if not ended[live.sentences[row]]:  # only where the model's numbers broke down
+            if not ended[live.sentences[row]]:  # only if log-probabilities are not finite
                 ended[live.sentences[row]].append(live.leftover(row))
         live.extend(values, parents, words, stay, state)
     return [sorted(hypotheses, key=lambda h: -h.score)[:n_best] for hypotheses in ended]
@@ -81,13 +80,13 @@ class _Live:
         return cls(list(range(len(limits))), limits, scores, tokens)
 
     def leftover(self, row: int) -> Hypothesis:
-        """What there is of a sentence that cannot go on and has not ended."""
+        """The best unfinished hypothesis of a sentence that cannot continue."""
         return Hypothesis(numbers(self.tokens[row, 0, 1:]), -math.inf, -math.inf)
 
     def extend(
         self, scores: Tensor, parents: Tensor, words: Tensor, stay: list[int], state: ScorerState
     ) -> None:
-        """Append words to the parents' tokens, all (b, K), and let only the rows `stay` stay."""
+        """Append words to the parents' tokens, all (b, K), and keep only the rows `stay`."""
         _, beam, length = self.tokens.shape
         device = self.tokens.device
         prefixes = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, length))
@@ -109,8 +108,8 @@ def _candidates(log_probabilities: Tensor, scores: Tensor) -> tuple[Tensor, Tens
     log_probabilities (b*K, V), scores (b, K) -> scores, parents and words, each (b, 2K).
     """
     b, beam = scores.shape
-    # No hypothesis has more than 2K of the best 2K. Ranking its own continuations before its
-    # score is added keeps apart what the addition would round to the same number.
+    # No hypothesis has more than 2K of the best 2K. Its continuations are ranked before its score
+    # is added, because the addition may round different values to the same number.
     best, words = highest(log_probabilities, min(2 * beam, log_probabilities.shape[1]))
     each = best.shape[1]
     totals = (best.reshape(b, beam, each) + scores[:, :, None]).flatten(1)

@@ -1,4 +1,4 @@
-"""From text to text: the only way translations are made, for commands, servers and scores."""
+"""The Translator: text to text, used by all commands."""
 
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -26,17 +26,17 @@ from kutta.translate.sampling import sample
 from kutta.translate.scorer import scorer_of
 from kutta.translate.search import beam_search
 
-LONGEST_SOURCE = 1024  # tokens; more of a line is read only by a model trained with more
-CHUNK = 4096  # lines read before the first is translated: enough to sort them by length
+LONGEST_SOURCE = 1024  # tokens of a line that are translated if data.max_source is not set
+CHUNK = 4096  # lines that are read and sorted by length before they are translated
 
 Scored = tuple[str, float]
 
 
 class Options(SearchOptions, total=False):
-    """What a call may ask for; what is left out or None is as in the settings of the run.
+    """The options of a call; missing or None is the setting of the run.
 
-    `sampling` draws translations instead of searching for the best. `chunk` is how many lines a
-    stream reads before it answers (CHUNK where nothing is said); 1 answers each line at once.
+    `sampling` samples translations instead of searching for the best. `chunk` is how many lines a
+    stream reads before it translates them (default CHUNK); 1 translates line by line.
     """
 
     sampling: Sampling | None
@@ -44,7 +44,7 @@ class Options(SearchOptions, total=False):
 
 
 class _Request(Section):
-    """What a call asks for, checked."""
+    """The validated options of a call."""
 
     decode: DecodeConfig
     n_best: int = Field(ge=1)
@@ -54,18 +54,18 @@ class _Request(Section):
     def mistakes(self) -> Iterator[tuple[bool, str]]:
         yield (
             self.sampling is None and self.n_best > self.decode.beam,
-            f"n_best = {self.n_best} is more than a beam of {self.decode.beam} finds; raise beam",
+            f"n_best = {self.n_best} is larger than beam = {self.decode.beam}; raise beam",
         )
         yield (
             self.sampling is not None and self.n_best > 1,
-            f"n_best = {self.n_best} does not go with sampling, which draws one translation; give "
-            "the line several times",
+            f"n_best = {self.n_best} is not supported with sampling, which gives one translation; "
+            "repeat the line instead",
         )
 
 
 @dataclass(frozen=True)
 class _Source:
-    """An encoded line: its number in the input, from 0, and its ids without marks."""
+    """An encoded line: its number in the input, from 0, and its ids without EOS."""
 
     number: int
     ids: list[int]
@@ -76,12 +76,12 @@ def _warn(message: str) -> None:
 
 
 class Translator:
-    """Translates lines of text with one model, or with the average of several.
+    """Translates lines of text with one model or an ensemble.
 
-    Exactly one line comes out for each that goes in, in the same order; empty lines stay empty.
-    Lines are grouped by length to be fast, which changes nothing but the last digits of scores.
-    Of a line only the first `max_source` tokens are read, as the model was trained; where that is
-    0, a line above LONGEST_SOURCE tokens is cut there, and `warn` gets a sentence about it.
+    There is one output line for each input line, in the same order; empty lines stay empty. Lines
+    are batched by length for speed, which changes only the last digits of scores. Lines are
+    truncated to `max_source` tokens, as in training; if that is 0, to LONGEST_SOURCE tokens, with
+    a message to `warn`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Translator:
         device: str | torch.device = "auto",
         warn: Callable[[str], None] = _warn,
     ) -> Self:
-        """Load a run or one of its checkpoints; several of them are translated with together."""
+        """Load a run or one of its checkpoints; several of them form an ensemble."""
         folders = [runs] if isinstance(runs, str | Path) else list(runs)
         loaded = [Run.load(folder) for folder in folders]
         models = load_translation_models(loaded)
@@ -129,7 +129,7 @@ class Translator:
 
     @spelled_out(Options.__annotations__)
     def translate_stream(self, lines: Iterable[str], **options: Unpack[Options]) -> Iterator[str]:
-        """The best translation of each line, for input of any size: memory stays bounded."""
+        """The best translation of each line as a stream, in bounded memory."""
         return (best[0][0] for best in self._answer(lines, 1, options))
 
     @spelled_out(Options.__annotations__)
@@ -143,13 +143,13 @@ class Translator:
     def hypotheses_stream(
         self, lines: Iterable[str], n_best: int = 1, **options: Unpack[Options]
     ) -> Iterator[list[Scored]]:
-        """As `hypotheses`, for input of any size."""
+        """Like `hypotheses`, as a stream in bounded memory."""
         return self._answer(lines, n_best, options)
 
     def _answer(
         self, lines: Iterable[str], n_best: int, options: Options
     ) -> Iterator[list[Scored]]:
-        """Check what is asked for at once; translate when the first answer is taken."""
+        """Validate the options immediately; translate when the first result is requested."""
         check_names(options, Options.__annotations__)
         if isinstance(lines, str) or not isinstance(cast(object, lines), Iterable):
             raise InputError(f"Give a list of lines to translate, not {_one(lines)}.")
@@ -171,7 +171,7 @@ class Translator:
     def _encode(self, number: int, text: str) -> _Source:
         if not isinstance(cast(object, text), str):
             raise InputError(f"Line {number + 1} is {_one(text)}, not text; give strings.")
-        # Half of a surrogate pair is no character, and no tokenizer takes it.
+        # Half of a surrogate pair is not a character, and no tokenizer accepts it.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         ids = self.tokenizers.source.encode(text)
         if not self.max_source and len(ids) > LONGEST_SOURCE:
@@ -200,13 +200,13 @@ class Translator:
         return [[drawn] for drawn in sample(scorer, source, request.sampling, decode, streams)]
 
     def _text(self, hypothesis: Hypothesis) -> str:
-        """Its text on one line: whatever a reader may take for the end of a line is a space."""
+        """The text on one line: line separators become spaces."""
         return " ".join(self.tokenizers.target.decode(hypothesis.tokens).splitlines()).strip()
 
 
 @contextmanager
 def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
-    """Dropout off meanwhile; a model that is being trained goes on training afterwards."""
+    """Switch models to evaluation mode, and restore their mode afterwards."""
     training = [model.training for model in models]
     try:
         for model in models:
@@ -218,10 +218,10 @@ def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
 
 
 def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]:
-    """Lines of like length together: rows x (longest + end mark) <= batch_tokens, or one row."""
+    """Batches of similar lengths: rows x (longest + EOS) <= batch_tokens, or a single row."""
     batch: list[_Source] = []
     for line in sorted(lines, key=lambda line: -len(line.ids)):
-        # The longest come first, so the first of a batch is its width.
+        # The longest come first, so the first line of a batch determines its width.
         if batch and (len(batch) + 1) * (len(batch[0].ids) + 1) > batch_tokens:
             yield batch
             batch = []
@@ -231,11 +231,11 @@ def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]
 
 
 def _one(value: object) -> str:
-    """What was given instead of lines, in words."""
+    """A description of what was given instead of lines."""
     return "one string" if isinstance(value, str) else f"an object of type {type(value).__name__}"
 
 
 def _pad(rows: list[list[int]]) -> Tensor:
-    """ids -> (B, S) with EOS behind each row and PAD behind that."""
+    """ids -> (B, S): each row followed by EOS and padded with PAD."""
     tensors = [torch.tensor([*row, EOS]) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=PAD)

@@ -1,4 +1,4 @@
-"""Text from a language model: continuations of prompts, drawn at random."""
+"""Sampling from a language model: random continuations of prompts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ AT_ONCE = 64  # texts drawn together
 
 
 class Writer:
-    """Continues texts with a language model; what it draws depends on seed, prompt and number."""
+    """Samples text from a language model; a sample depends on seed, prompt and its number."""
 
     def __init__(
         self, model: LanguageModel, tokenizer: Tokenizer, device: str | torch.device = "auto"
@@ -40,17 +40,17 @@ class Writer:
         sampling: Sampling | None = None,
         max_length: int = 100,
     ) -> list[str]:
-        """`count` texts that begin with `prompt`, of at most `max_length` further tokens each."""
+        """`count` texts that start with `prompt`, with at most `max_length` further tokens each."""
         sampling = sampling or Sampling()
         for name, value in (("count", count), ("max_length", max_length)):
             if value < 1:
-                raise InputError(f"{name} = {value} asks for nothing; it must be at least 1.")
+                raise InputError(f"{name} = {value} is not valid; it must be at least 1.")
         ids = self.tokenizer.encode(prompt)
         if UNK in ids:
             word = next(w for w in prompt.split() if UNK in self.tokenizer.encode(w))
             raise InputError(
-                f"The model does not know the word {word!r}, so no text can begin with it; write "
-                "the prompt in words of its vocabulary (vocab.txt in its folder)."
+                f"The prompt has the unknown word {word!r}; use only words of the model's "
+                "vocabulary (vocab.txt in the run)."
             )
         decode, texts = DecodeConfig(max_length=max_length), list[str]()
         for numbers in _groups(count):
@@ -61,10 +61,10 @@ class Writer:
         return texts
 
     def _text(self, ids: Sequence[int]) -> str:
-        """On one line, as translations are."""
+        """The text on one line."""
         return " ".join(self.tokenizer.decode(ids).splitlines()).strip()
 
 
 def _groups(count: int) -> list[range]:
-    """The numbers 0 to count - 1, at most AT_ONCE together."""
+    """The numbers 0 to count - 1, in groups of at most AT_ONCE."""
     return [range(i, min(i + AT_ONCE, count)) for i in range(0, count, AT_ONCE)]

@@ -1,1 +1,1 @@
-"""Sharing an update: the process group, its launcher, DDP and FSDP2, lanes and shards."""
+"""Parallel training: process group, launcher, DDP and FSDP2, lanes and shards."""

@@ -1,4 +1,4 @@
-"""One model in several processes: DDP, or FSDP2 where parameters and moments are split up."""
+"""Data-parallel training: DDP, or FSDP2 with sharded parameters and moments."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from kutta.training.parallel.group import ProcessGroup
 
 
 def spread(model: TextModel, group: ProcessGroup, device: torch.device, shard: bool) -> nn.Module:
-    """What to call instead of the model, so that gradients are averaged over the group."""
+    """The model wrapped so that gradients are averaged over the process group."""
     if group.world_size == 1:
         return model
     if shard:
@@ -30,7 +30,7 @@ def spread(model: TextModel, group: ProcessGroup, device: torch.device, shard: b
     return DistributedDataParallel(
         model,
         device_ids=[device] if device.type == "cuda" else None,
-        gradient_as_bucket_view=True,  # or every gradient would be held twice
+        gradient_as_bucket_view=True,  # otherwise every gradient is stored twice
         find_unused_parameters=drops,
     )
 
@@ -38,13 +38,13 @@ def spread(model: TextModel, group: ProcessGroup, device: torch.device, shard: b
 def _reach_output(model: nn.Module, _: Any, hidden: Tensor) -> Tensor:
     """Make the output matrix a part of the graph in which DDP looks for unused parameters.
 
-    The loss uses it outside of the forward pass, so DDP would not wait for its gradient.
+    The loss uses it outside the forward pass, so DDP would not wait for its gradient.
     """
     return cast(Any, _Reached).apply(hidden, cast(TextModel, model).output_weight)
 
 
 class _Reached(torch.autograd.Function):
-    """The hidden states as they are; nothing is added to the gradient of the matrix."""
+    """The identity on the hidden states; it adds nothing to the gradient of the matrix."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
@@ -56,20 +56,20 @@ class _Reached(torch.autograd.Function):
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether the parameters of a spread model are split over the processes."""
+    """Whether the parameters of a wrapped model are sharded."""
     return isinstance(module, FSDPModule)
 
 
 def _shard(model: TextModel, group: ProcessGroup, device: torch.device) -> nn.Module:
-    """Split the parameters of each layer, and of what is around them, over the processes.
+    """Shard the parameters of each layer, and those of the rest of the model.
 
-    Those of the root, the output matrix among them, stay whole from the forward pass to the end
-    of the backward pass, so the loss may use them outside of it.
+    The root's parameters, including the output matrix, stay gathered from the forward pass to the
+    end of the backward pass, so the loss may use them outside of it.
     """
     mesh = init_device_mesh(device.type, (group.world_size,))
     whole = set(_single_numbers(model))
     for stack in _stacks(model):
-        # A parameter belongs to one unit, so what layers share stays with the model.
+        # A parameter belongs to one FSDP unit, so what layers share belongs to the root.
         if not (stack.shape.share_layers or stack.shape.share_gamma):
             for layer in stack.each_layer():
                 fully_shard(layer, mesh=mesh, ignored_params=whole)
@@ -78,14 +78,14 @@ def _shard(model: TextModel, group: ProcessGroup, device: torch.device) -> nn.Mo
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, list[nn.Parameter]]]:
-    """The parameters for the optimizer: fused Adam takes split and whole ones one after another."""
+    """Parameter groups for the optimizer: fused Adam needs sharded and whole ones separately."""
     parameters = list(model.parameters())
     groups = ([p for p in parameters if isinstance(p, DTensor) == split] for split in (True, False))
     return [{"params": group} for group in groups if group]
 
 
 def syncing(module: nn.Module, last: bool) -> AbstractContextManager[object]:
-    """Around forward and backward of a micro-batch: gradients are exchanged with the last one."""
+    """The context of a micro-batch: gradients are synchronised after the last one only."""
     if isinstance(module, FSDPModule):
         module.set_requires_gradient_sync(last)
     elif isinstance(module, DistributedDataParallel) and not last:
@@ -94,7 +94,7 @@ def syncing(module: nn.Module, last: bool) -> AbstractContextManager[object]:
 
 
 def finish_gradients(module: nn.Module) -> None:
-    """After the last micro-batch: the mean over the processes of what FSDP leaves alone."""
+    """After the last micro-batch: average the gradients that FSDP does not."""
     if not isinstance(module, FSDPModule):
         return
     gradients = [p.grad for p in _single_numbers(module) if p.grad is not None]
@@ -107,7 +107,7 @@ def finish_gradients(module: nn.Module) -> None:
 
 
 def norm_of(gradients: list[Tensor]) -> float:
-    """The Euclidean norm of all gradients together, over all processes that hold parts of them."""
+    """The Euclidean norm of all gradients together, including shards on other ranks."""
     split = [gradient for gradient in gradients if isinstance(gradient, DTensor)]
     whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
     norms = [nn.utils.get_total_norm(group) for group in (split, whole) if group]
@@ -119,5 +119,5 @@ def _stacks(model: nn.Module) -> Iterator[Stack]:
 
 
 def _single_numbers(model: nn.Module) -> list[nn.Parameter]:
-    """Parameters that cannot be split: learned coefficients that are one number."""
+    """Parameters that cannot be sharded: scalar coefficients."""
     return [parameter for parameter in model.parameters() if parameter.dim() == 0]

@@ -1,8 +1,8 @@
-"""The process group: the ranks that train one model together, on one machine or on many.
+"""The process group: the ranks that train one model together, on one machine or several.
 
-An update consists of micro-batches with fixed numbers; the ranks share them out. Batches, dropout
-and loss follow from those numbers, so the mathematics of an update is the same however many ranks
-there are, and a run may resume with another number of them.
+An update consists of numbered micro-batches, which are divided over the ranks. Batches, dropout
+and loss depend only on these numbers, so an update is the same for any number of ranks, and a run
+may resume with another number of them.
 """
 
 import os
@@ -21,40 +21,40 @@ from torch.distributed.rendezvous import rendezvous  # pyright: ignore[reportUnk
 
 from kutta.errors import InputError
 
-# Others wait for rank 0 while it prepares text or validates, and that may take its time.
-_PATIENCE = timedelta(days=2)
-_START = timedelta(minutes=10)  # from the first rank to the last
+# The other ranks wait while rank 0 prepares text or validates, which may take long.
+_TIMEOUT = timedelta(days=2)
+_START_TIMEOUT = timedelta(minutes=10)  # from the first rank to the last
 
 
 class LostRank(InputError):
-    """Another rank of the process group has ended."""
+    """Another rank of the process group has exited."""
 
     def __init__(self, reason: str = "") -> None:
-        heard = f" ({reason})" if reason else ""
+        details = f" ({reason})" if reason else ""
         super().__init__(
-            f"Another process of this training has ended, so this one ends too{heard}; the "
-            "checkpoints are kept, and the same command resumes from the last."
+            f"Another rank of this process group has exited, so this one exits too{details}; the "
+            "checkpoints are kept, so run the same command to resume."
         )
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This rank among `world_size`, of which `local_world_size` are on this machine.
+    """This rank of `world_size`, of which `local_world_size` are on this machine.
 
-    Rank 0 is the main one: it alone validates and reports.
+    Only rank 0, the main one, validates and reports.
     """
 
     rank: int = 0
     world_size: int = 1
     local_world_size: int = 1
-    gloo: Any = None  # the group for small numbers; tensors are sent through the default group
+    gloo: Any = None  # the group for scalars; tensors are sent through the default group
 
     @property
     def is_main(self) -> bool:
         return self.rank == 0
 
     def share(self, numbers: Sequence[int]) -> Sequence[int]:
-        """The numbers of this rank: every world_size-th."""
+        """The numbers for this rank: every world_size-th."""
         return numbers[self.rank :: self.world_size]
 
     def sum(self, *values: float) -> list[float]:
@@ -66,11 +66,11 @@ class ProcessGroup:
         return [float(value) for value in sums]
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any rank."""
+        """Whether the flag is set on any rank."""
         return self.sum(float(flag))[0] > 0
 
     def broadcast_flags(self, *flags: bool) -> list[bool]:
-        """The flags of rank 0, in all ranks."""
+        """The flags of rank 0, on all ranks."""
         if self.world_size == 1:
             return list(flags)
         sent = torch.tensor(flags, dtype=torch.uint8)
@@ -78,14 +78,14 @@ class ProcessGroup:
         return [bool(flag) for flag in sent]
 
     def broadcast_text(self, text: str) -> str:
-        """The text of rank 0, in all ranks."""
+        """The text of rank 0, on all ranks."""
         sent = [text]
         if self.world_size > 1:
             dist.broadcast_object_list(sent, src=0, group=self.gloo)
         return sent[0]
 
     def barrier(self) -> None:
-        """Continue when all ranks are here."""
+        """Wait for all ranks."""
         self.sum(0.0)
 
 
@@ -93,7 +93,7 @@ SINGLE = ProcessGroup()
 
 
 def is_launched() -> bool:
-    """Whether a launcher has started this process as one of a group."""
+    """Whether a launcher has started this process as a rank."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
@@ -103,19 +103,19 @@ def is_main_process() -> bool:
 
 
 def restarts() -> int:
-    """How often the launcher has restarted the processes of this machine after one was lost."""
+    """How often the launcher has restarted the ranks of this machine."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def job() -> str:
-    """The name of the launcher's job; "" where it was given none."""
+    """The name of the launcher's job; "" if it has none."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
     return "" if name == "none" else name
 
 
 @contextmanager
 def join(device: torch.device) -> Generator[ProcessGroup]:
-    """Join the other ranks that were launched with this one; leave the group at the end."""
+    """Join the process group of the ranks launched with this one; leave it at the end."""
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if world_size == 1:
         yield SINGLE
@@ -131,7 +131,7 @@ def join(device: torch.device) -> Generator[ProcessGroup]:
                 rank=rank,
                 world_size=world_size,
             )
-            gloo = cast(Any, dist.new_group(backend="gloo", timeout=_PATIENCE))
+            gloo = cast(Any, dist.new_group(backend="gloo", timeout=_TIMEOUT))
             local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
             yield ProcessGroup(rank, world_size, local, gloo)
     finally:
@@ -140,23 +140,23 @@ def join(device: torch.device) -> Generator[ProcessGroup]:
 
 
 def _rendezvous(rank: int, world_size: int) -> Store:
-    """The store where ranks find each other, by the addresses that the launcher has set."""
+    """The rendezvous store, at the address that the launcher has set."""
     try:
-        return next(rendezvous("env://", rank, world_size, timeout=_START))[0]
+        return next(rendezvous("env://", rank, world_size, timeout=_START_TIMEOUT))[0]
     except (ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"The {world_size} processes of this training cannot find each other ({reason}); start "
-            "them with torchrun, or unset RANK and WORLD_SIZE."
+            f"The rendezvous of {world_size} ranks failed ({reason}); start them with torchrun, or "
+            "unset RANK and WORLD_SIZE."
         ) from error
 
 
 @contextmanager
 def _one_report(rank: int, store: Store) -> Generator[None]:
-    """Let one rank say what went wrong: rank 0, or the one that alone knows it.
+    """Let one rank report an error: rank 0, or the only rank that has it.
 
-    A mistake in the settings or a damaged file shows in all ranks alike, and a rank that ends
-    takes the others with it.
+    A wrong setting or a damaged file is an error on all ranks, and a rank that exits makes the
+    others fail too.
     """
     try:
         yield
@@ -182,7 +182,7 @@ def _is_reported(store: Store, error: InputError) -> bool:
 
 
 def _lost(error: RuntimeError) -> LostRank:
-    """The sentence for a lost connection; only its words tell it from any other failure."""
+    """The error for a lost connection, which is recognised by its message."""
     if not any(word in str(error) for word in ("gloo", "NCCL", "onnection")):
         raise error
     return LostRank(str(error).strip().splitlines()[0][:200])

@@ -1,9 +1,9 @@
-"""Lanes: micro-batches of one update side by side on a CPU, each in a thread of its own.
+"""Lanes: micro-batches of one update in parallel on a CPU, each in its own thread.
 
-Threads that share every product wait for each other at every product. A lane waits only where
-gradients are added up: it has modules of its own over the parameters of all, and gradients are
-added in the order of the micro-batches, so that an update is what one lane would make of it
-(to the last bit where each has one thread; products of several threads round differently).
+Threads that share a product synchronise at every product. A lane waits only to add gradients: it
+has its own modules over shared parameters, and gradients are added in the order of the
+micro-batches, so that an update does not depend on the number of lanes (to the last bit if each
+has one thread; products of several threads round differently).
 """
 
 import threading
@@ -26,20 +26,20 @@ T = TypeVar("T")
 
 @dataclass
 class Lane:
-    """Modules of its own, what they draw from, and the place of the micro-batch in hand."""
+    """Its modules and their random generator, and the index of the current micro-batch."""
 
     model: TextModel
     generator: torch.Generator = field(default_factory=torch.Generator)
     place: int = 0
-    added: set[int] = field(default_factory=set[int])  # the gradients it has given for it
+    added: set[int] = field(default_factory=set[int])  # parameters whose gradients it has added
 
 
 class Lanes:
-    """The lanes of a process, and whose turn it is to add to the gradient of each parameter."""
+    """The lanes of a process, and which of them is next to add to each parameter's gradient."""
 
     def __init__(self, model: TextModel, count: int, threads: int) -> None:
         self._parameters = list(model.parameters())
-        # Kept from update to update: taken anew, they would lie between what batches leave behind.
+        # Reused in every update: new ones would fragment the memory freed by batches.
         self._gradients = [torch.empty_like(parameter) for parameter in self._parameters]
         self._turns = [0] * len(self._parameters)
         self._moved = threading.Condition()
@@ -53,13 +53,13 @@ class Lanes:
         return len(self._lanes)
 
     def run(self, numbers: Sequence[int], work: Callable[[Lane, int], T]) -> list[T]:
-        """work(lane, number) of each micro-batch, which ends in its backward pass; in order."""
+        """work(lane, number), which ends in a backward pass, for each micro-batch; in order."""
         self._failed, self._turns = False, [0] * len(self._parameters)
         results: dict[int, T] = {}
         places = iter(range(len(numbers)))
 
         def take_in_turn(lane: Lane) -> None:
-            """Whichever lane is free takes the next one: what comes of it is the same."""
+            """Take the next micro-batch whenever the lane is free; the result is the same."""
             with self._all_or_none():
                 while (place := self._next(places)) is not None:
                     lane.place, lane.added = place, set()
@@ -70,7 +70,7 @@ class Lanes:
         try:
             with self._all_or_none():
                 wait(shares)
-        finally:  # after Ctrl-C: lanes come to the end of what they have in hand
+        finally:  # after Ctrl-C: wait for the current micro-batches
             wait(shares)
         errors = [error for share in shares if (error := share.exception()) is not None]
         if errors:
@@ -79,7 +79,7 @@ class Lanes:
 
     @contextmanager
     def _all_or_none(self) -> Generator[None]:
-        """Tell all lanes where something fails: they would wait for ever."""
+        """Wake all lanes on failure, which would otherwise wait forever."""
         try:
             yield
         except BaseException:
@@ -93,13 +93,13 @@ class Lanes:
             return None if self._failed else next(places, None)
 
     def close(self) -> None:
-        """End the threads, and let go of the parameters: hooks would hold on to them for ever."""
+        """Stop the threads, and remove the hooks, which hold references to the parameters."""
         self._pool.shutdown()
         for hook in self._hooks:
             hook.remove()
 
     def _lane(self, model: TextModel) -> Lane:
-        """Modules of its own over the parameters of all."""
+        """A lane: a copy of the modules over the shared parameters."""
         shared: dict[int, object] = {id(p): nn.Parameter(p.detach()) for p in self._parameters}
         lane = Lane(deepcopy(model, shared).train())
         for module in lane.model.modules():
@@ -111,12 +111,12 @@ class Lanes:
         return lane
 
     def _adder(self, lane: Lane, index: int) -> Callable[[Tensor], None]:
-        """What happens when a lane has computed the gradient of a parameter."""
+        """The hook that runs when a lane has computed the gradient of a parameter."""
         parameter, kept = self._parameters[index], self._gradients[index]
 
         def add(copy: Tensor) -> None:
             fresh, copy.grad = copy.grad, None
-            assert fresh is not None, "called behind the gradient"
+            assert fresh is not None, "called after the gradient is accumulated"
             self._wait_for_turn(lane, index)
             if parameter.grad is None:
                 parameter.grad = kept.copy_(fresh)
@@ -128,7 +128,7 @@ class Lanes:
         return add
 
     def _pass_the_rest(self, lane: Lane) -> None:
-        """Pass on the turns of parameters that had no part in a batch, as in a dropped layer."""
+        """Pass on the turns of parameters without a gradient, such as those of a dropped layer."""
         for index in range(len(self._parameters)):
             if index not in lane.added:
                 self._wait_for_turn(lane, index)
@@ -147,9 +147,9 @@ class Lanes:
 
 
 class _Abandoned(Exception):
-    """Another lane has failed, and has said why."""
+    """Another lane has failed and raises the reason."""
 
 
 def _use_threads(count: int) -> None:
-    torch.get_num_threads()  # a thread takes over the number of all when it is first asked for it
+    torch.get_num_threads()  # a thread inherits the global number when it is first queried
     torch.set_num_threads(count)

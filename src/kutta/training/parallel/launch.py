@@ -1,4 +1,4 @@
-"""Starting the ranks of one machine with torch's launcher, and telling what became of them."""
+"""Starting the ranks of one machine with torch's launcher, and reporting their outcome."""
 
 import json
 import logging
@@ -19,15 +19,15 @@ from kutta.errors import InputError
 from kutta.runs.checkpoints import list_checkpoints
 from kutta.runs.division import Division
 
-_LAUNCHER = "torch.distributed.elastic"  # the name that its loggers begin with
+_LAUNCHER = "torch.distributed.elastic"  # the prefix of its loggers
 _WORKER = "kutta.training.parallel.worker"
-_SAVE_WITHIN = 600  # seconds for a rank to finish its update and save when it is asked to stop
+_SAVE_WITHIN = 600  # seconds for a rank to finish its update and save after a signal
 
 
 def launch(run: Path, division: Division, quiet: bool = False) -> dict[str, Any]:
-    """Train a prepared run with the ranks of a division; the step and how it ended.
+    """Train a prepared run with the ranks of a division; return the last step and the outcome.
 
-    An interruption ends the ranks in order: they save and stop.
+    On an interruption the ranks save and stop.
     """
     with tempfile.TemporaryDirectory(prefix="kutta-") as folder, _quiet_launcher():
         outcome = Path(folder) / "outcome.json"
@@ -48,30 +48,30 @@ def launch(run: Path, division: Division, quiet: bool = False) -> dict[str, Any]
         try:
             cast(Any, elastic_launch(config, sys.executable))(*command)
         except ChildFailedError as error:
-            raise InputError(_sentence(error)) from None
+            raise InputError(_message(error)) from None
         except SignalException:
             return {"step": list_checkpoints(run)[-1].step, "ended": "interrupted"}
         return json.loads(outcome.read_text(encoding="utf-8"))
 
 
-def _sentence(error: ChildFailedError) -> str:
-    """What to tell of ranks that failed: of a killed one first, others only follow from it."""
+def _message(error: ChildFailedError) -> str:
+    """The message for failed ranks: a killed one first, because others fail as a consequence."""
     failures = list(error.failures.values())
     killed = [failure.exitcode for failure in failures if failure.exitcode < 0]
     if killed:
         return (
-            f"A worker process was ended by signal {-killed[0]}, perhaps for lack of memory: if "
+            f"A worker process was killed by signal {-killed[0]}, perhaps for lack of memory: if "
             "so, lower train.workers or set train.recompute = true. The checkpoints are kept; run "
             "the same command to resume."
         )
-    said = [failure.message.removeprefix("InputError: ") for failure in failures]
-    own = [message for message in said if "Another process of this training" not in message]
-    return (own or said)[0]
+    messages = [failure.message.removeprefix("InputError: ") for failure in failures]
+    causes = [message for message in messages if "Another rank of this" not in message]
+    return (causes or messages)[0]
 
 
 @contextmanager
 def _quiet_launcher() -> Generator[None]:
-    """What the launcher logs of a failure is told in one sentence instead."""
+    """Silence the launcher's log, because failures are reported in one sentence."""
     known = [name for name in logging.root.manager.loggerDict if name.startswith(_LAUNCHER)]
     before = {name: logging.getLogger(name).level for name in known}
     for name in known:

@@ -1,7 +1,7 @@
-"""Tensors that are split over processes: gathered, cut up, and kept as files of their parts.
+"""Sharded tensors: gathering, distributing, and saving them as files of shards.
 
-torch.distributed.checkpoint plans who writes and who reads which part, for any number of
-processes. Its safetensors format is taken, because its own one is a pickle.
+torch.distributed.checkpoint plans which rank writes and reads which shard, for any number of
+ranks. Its safetensors format is used, because its default one is a pickle.
 """
 
 import warnings
@@ -33,9 +33,9 @@ from kutta.training.parallel.group import LostRank, ProcessGroup
 
 
 def whole_tensors(model: nn.Module, keep: bool) -> dict[str, Tensor]:
-    """The parameters of a model, put together on the CPU one by one where they are split.
+    """The parameters of a model on the CPU, gathered one by one if they are sharded.
 
-    All processes take part; the result is empty in those that do not `keep` it.
+    All ranks take part; the result is empty on those that do not `keep` it.
     """
     whole: dict[str, Tensor] = {}
     for name, tensor in own_tensors(model).items():
@@ -46,7 +46,7 @@ def whole_tensors(model: nn.Module, keep: bool) -> dict[str, Tensor]:
 
 
 def cut_like(tensor: Tensor, other: Tensor) -> Tensor:
-    """A whole tensor, split as the other is: this process takes its own part of it."""
+    """This rank's shard of a whole tensor, sharded like the other one."""
     if not isinstance(other, DTensor):
         return tensor
     tensor = tensor.to(other.device)
@@ -54,7 +54,7 @@ def cut_like(tensor: Tensor, other: Tensor) -> Tensor:
 
 
 def write_shards(tensors: Mapping[str, Tensor], folder: Path, group: ProcessGroup) -> None:
-    """Write the parts of each process to a file of its own; what all have is written once."""
+    """Write the shards of each rank to its own file; replicated tensors are written once."""
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
     with _one_answer(group):
         save(_with_a_dimension(tensors), storage_writer=writer, process_group=group.gloo)
@@ -63,14 +63,14 @@ def write_shards(tensors: Mapping[str, Tensor], folder: Path, group: ProcessGrou
 def read_shards(
     folder: Path, layout: Mapping[str, Tensor], group: ProcessGroup
 ) -> dict[str, Tensor]:
-    """The tensors of a folder, each split like that of its name in `layout`."""
+    """The tensors of a folder, each sharded like that of its name in `layout`."""
     with _one_answer(group):
         sizes = _sizes(folder)
         for name, size in sizes.items():
             if name not in layout or (layout[name].shape or (1,)) != size:
-                raise InputError(f"{folder} has no {name} that fits this model")
+                raise InputError(f"{name} in {folder} does not match this model")
         like = {name: torch.empty_like(layout[name]) for name in sizes}
-        with warnings.catch_warnings(action="ignore"):  # it warns where there is one process
+        with warnings.catch_warnings(action="ignore"):  # it warns if there is one process
             load(
                 cast(dict[str, Any], _with_a_dimension(like)),
                 storage_reader=HuggingFaceStorageReader(str(folder)),
@@ -81,28 +81,28 @@ def read_shards(
 
 
 def _sizes(folder: Path) -> dict[str, torch.Size]:
-    """The sizes of the tensors in a folder, after a look that no part is missing."""
+    """The sizes of the tensors in a folder; checks that no shard is missing."""
     sizes: dict[str, torch.Size] = {}
     metadata = HuggingFaceStorageReader(str(folder)).read_metadata()
     for name, entry in metadata.state_dict_metadata.items():
         assert isinstance(entry, TensorStorageMetadata), "safetensors hold tensors only"
         if sum(chunk.sizes.numel() for chunk in entry.chunks) != entry.size.numel():
-            raise InputError(f"{folder} lacks a part of {name}")
+            raise InputError(f"{folder} lacks a shard of {name}")
         sizes[name] = entry.size
     return sizes
 
 
 def _with_a_dimension(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Single numbers as vectors: the reader takes slices. They share their memory."""
+    """Scalars as vectors, because the reader takes slices. They share memory."""
     return {name: t if t.dim() else t.view(1) for name, t in tensors.items()}
 
 
 @contextmanager
 def _one_answer(group: ProcessGroup) -> Generator[None]:
-    """What went wrong in any process is raised in the leader, and the others leave with it."""
+    """Raise an error of any rank on rank 0; the others raise LostRank."""
     try:
         yield
-    except CheckpointException as error:  # not an Exception: it would pass every net
+    except CheckpointException as error:  # not an Exception, so nothing else would catch it
         if not group.is_main:
             raise LostRank from error
         cause, _ = next(iter(error.failures.values()))
@@ -110,4 +110,4 @@ def _one_answer(group: ProcessGroup) -> Generator[None]:
             raise cause from error
         raise InputError(str(cause)) from error
     except SafetensorError as error:
-        raise InputError(f"a file of shards is damaged, perhaps cut off: {error}") from error
+        raise InputError(f"a file of shards is damaged or truncated: {error}") from error

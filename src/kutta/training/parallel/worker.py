@@ -1,7 +1,7 @@
-"""One rank of a training that `kutta train` has launched: python -m kutta.training.parallel.worker
+"""A rank launched by `kutta train`: python -m kutta.training.parallel.worker
 
 Its arguments are the run, the file for the outcome, lanes, threads, the launcher's process id,
-and 1 where nothing is to be shown.
+and 1 for no output.
 """
 
 import os
@@ -23,7 +23,7 @@ from kutta.training.run import local_device, work
 
 
 def main() -> None:
-    """Train as the rank that the environment says."""
+    """Train as the rank given by the environment."""
     run, outcome, lanes, threads, launcher, quiet = sys.argv[1:]
     threading.Thread(target=_end_with, args=(int(launcher),), daemon=True).start()
     # The ranks are on this machine, whatever its name resolves to.
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _end_with(launcher: int) -> None:
-    """End when the launcher is no longer there: it may have been killed without a word."""
+    """Exit when the launcher is gone: it may have been killed."""
     while os.getppid() == launcher:
         time.sleep(0.5)
     os._exit(2)

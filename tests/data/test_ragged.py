@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kutta.data.column import Column
-from tests.data.writing import column
+from kutta.data.ragged import Ragged
+from tests.data.writing import ragged
 
 ROWS = st.lists(st.lists(st.integers(0, 65_535), max_size=5), max_size=8)
 
 
-def lists(found: Column) -> list[list[int]]:
+def lists(found: Ragged) -> list[list[int]]:
     assert found.ids.dtype == np.uint16
     assert len(found) == len(found.offsets) - 1
     return [row.tolist() for row in found]
@@ -18,17 +18,17 @@ def lists(found: Column) -> list[list[int]]:
 
 @given(ROWS)
 def test_rows_come_back(rows):
-    assert lists(column(rows)) == rows
+    assert lists(ragged(rows)) == rows
 
 
 @given(st.lists(ROWS, min_size=1, max_size=4))
-def test_columns_join(parts):
-    assert lists(Column.join(map(column, parts))) == [row for part in parts for row in part]
+def test_ragged_arrays_join(parts):
+    assert lists(Ragged.join(map(ragged, parts))) == [row for part in parts for row in part]
 
 
 @given(ROWS, st.integers(0, 9))
-def test_columns_split(rows, at):
-    first, rest = column(rows).split(at)
+def test_ragged_arrays_split(rows, at):
+    first, rest = ragged(rows).split(at)
     assert (lists(first), lists(rest)) == (rows[:at], rows[at:])
 
 
@@ -36,9 +36,9 @@ def test_columns_split(rows, at):
 def test_some_rows_are_kept(rows, data):
     kept = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
     expected = [row for row, stays in zip(rows, kept, strict=True) if stays]
-    assert lists(column(rows).where(np.array(kept, np.bool_))) == expected
+    assert lists(ragged(rows).where(np.array(kept, np.bool_))) == expected
 
 
 @given(ROWS, st.integers(0, 6))
 def test_rows_are_cut(rows, limit):
-    assert lists(column(rows).cut(limit)) == [row[:limit] for row in rows]
+    assert lists(ragged(rows).truncate(limit)) == [row[:limit] for row in rows]

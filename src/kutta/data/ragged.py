@@ -1,4 +1,4 @@
-"""Rows of ids without a Python object for each: all ids one after the other, and the lengths."""
+"""Ragged arrays of token ids: all ids in one flat array, and the length of each row."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,31 +13,31 @@ Mask = NDArray[np.bool_]
 
 
 def id_type(vocab_size: int) -> type[np.integer[Any]]:
-    """The smallest number that holds every id: two bytes where the vocabulary allows it."""
+    """The smallest type that holds every id: two bytes where the vocabulary allows it."""
     return np.uint16 if vocab_size <= 1 << 16 else np.int32
 
 
 @dataclass(frozen=True)
-class Column:
-    """One side of some pairs: `ids` (tokens,) and `lengths` (rows,)."""
+class Ragged:
+    """One side of some pairs, as a ragged array: `ids` (tokens,) and `lengths` (rows,)."""
 
     ids: Tokens
     lengths: Lengths
 
     @classmethod
     def from_bytes(cls, rows: Sequence[bytes], kind: type[np.integer[Any]]) -> Self:
-        """Of rows that are ids in memory already, one after the other."""
+        """From rows given as the bytes of their ids."""
         sizes = np.fromiter(map(len, rows), np.int32, len(rows))
         return cls(np.frombuffer(b"".join(rows), kind), sizes // np.dtype(kind).itemsize)
 
     @classmethod
-    def join(cls, columns: Iterable["Column"]) -> "Column":
-        """The rows of one column after those of another."""
-        parts = list(columns)
+    def join(cls, arrays: Iterable["Ragged"]) -> "Ragged":
+        """The concatenation of ragged arrays."""
+        parts = list(arrays)
         if len(parts) == 1:
             return parts[0]
         ids, lengths = ([getattr(part, name) for part in parts] for name in ("ids", "lengths"))
-        return Column(np.concatenate(ids), np.concatenate(lengths))
+        return Ragged(np.concatenate(ids), np.concatenate(lengths))
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -47,20 +47,20 @@ class Column:
 
     @property
     def offsets(self) -> Lengths:
-        """(rows + 1,): row i has the ids from offset i to offset i + 1."""
+        """(rows + 1,): row i is the ids from offset i to offset i + 1."""
         return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int32)
 
-    def split(self, row: int) -> tuple["Column", "Column"]:
-        """The rows before this one, and the others."""
+    def split(self, row: int) -> tuple["Ragged", "Ragged"]:
+        """The rows before `row`, and the others."""
         token = int(self.lengths[:row].sum())
-        first = Column(self.ids[:token], self.lengths[:row])
-        return first, Column(self.ids[token:], self.lengths[row:])
+        first = Ragged(self.ids[:token], self.lengths[:row])
+        return first, Ragged(self.ids[token:], self.lengths[row:])
 
-    def where(self, kept: Mask) -> "Column":
-        """The rows of which `kept` (rows,) is true."""
-        return Column(self.ids[np.repeat(kept, self.lengths)], self.lengths[kept])
+    def where(self, kept: Mask) -> "Ragged":
+        """The rows for which `kept` (rows,) is true."""
+        return Ragged(self.ids[np.repeat(kept, self.lengths)], self.lengths[kept])
 
-    def cut(self, limit: int) -> "Column":
+    def truncate(self, limit: int) -> "Ragged":
         """The first `limit` ids of every row."""
         within = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], self.lengths)
-        return Column(self.ids[within < limit], np.minimum(self.lengths, np.int32(limit)))
+        return Ragged(self.ids[within < limit], np.minimum(self.lengths, np.int32(limit)))
