@@ -154,6 +154,10 @@ def test_a_result_counts_only_with_its_model(plan_of: PlanOf, pretended: Pretend
     assert set(read_results(plan.folder)) == {"residual-one-s1"}
 
 
+def test_before_the_first_run_has_ended_there_are_no_results(tmp_path: Path) -> None:
+    assert read_results(tmp_path) == {}
+
+
 @pytest.mark.parametrize("damage", ["{", "[]", '{"residual-one-s1": {"score": 1.0}}'])
 def test_damaged_results_are_told(damage: str, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(damage)

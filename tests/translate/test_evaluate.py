@@ -102,6 +102,9 @@ def test_split_text_is_joined_and_marked_as_tokenised() -> None:
     assert "|tok:none|" in bleu.signature
     assert sacre.name == "sacreBLEU (tokenised text)"
     assert chrf.name == "chrF2 (tokenised text)"
+    apart = HYPOTHESES, [JOINED]
+    assert sacre.value == pytest.approx(sacrebleu.corpus_bleu(*apart, force=True).score)
+    assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(*apart).score)
     assert sacre.signature.endswith("|text:tokenised")
     assert chrf.signature.endswith("|text:tokenised")
 
