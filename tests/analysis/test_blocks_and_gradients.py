@@ -1,5 +1,6 @@
 """Norms, coefficients and gradients of blocks, computed a second way."""
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -182,3 +183,16 @@ def test_the_course_of_training_is_read_from_the_log(make_subject: MakeSubject) 
     steps = measure_gradients(make_subject(), no_track)["steps"]
     assert [record["step"] for record in steps] == [2, 4, 6, 8]
     assert all(record["grad_norm"] > 0 for record in steps)
+
+
+def test_the_course_has_the_norms_of_training_records_alone(make_subject: MakeSubject) -> None:
+    subject = make_subject(sentences=1)
+    records = [
+        {"kind": "train", "step": 1, "grad_norm": 2.5},
+        {"kind": "valid", "step": 1, "grad_norm": 9.0},
+        {"kind": "train", "step": 2, "grad_norm": None},
+        {"kind": "train", "step": 3, "grad_norm": 1.5},
+    ]
+    subject.run.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
+    steps = measure_gradients(subject, no_track)["steps"]
+    assert steps == [{"step": 1, "grad_norm": 2.5}, {"step": 3, "grad_norm": 1.5}]

@@ -73,14 +73,16 @@ def test_multiply_adds_are_those_of_every_token_counted_by_hand(make_subject: Ma
 def test_seconds_are_the_quickest_pass_of_every_batch_added_up(
     make_subject: MakeSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Passes of 3, 1 and 2 seconds over each batch."""
+    """Passes of 99, 98, 97, 96, ... seconds, three over each batch: 97 + 94 + ..."""
     subject = make_subject(sentences=4)
     small = subject.config.train.model_copy(update={"batch_tokens": 16})
     subject = with_config(subject, train=small)
-    ticks = itertools.accumulate(itertools.cycle([10, 3, 10, 1, 10, 2]))
-    monkeypatch.setattr(inference.time, "perf_counter", lambda: next(ticks))
+    times = itertools.accumulate(t for seconds in range(99, 0, -1) for t in (1000, seconds))
+    monkeypatch.setattr(inference.time, "perf_counter", lambda: next(times))
     row = measure_inference(subject, no_track, methods=())["rows"][0]
-    assert row["seconds"] == len(subject.batches()) > 1
+    batches = len(subject.batches())
+    assert batches > 1
+    assert row["seconds"] == sum(97 - 3 * batch for batch in range(batches))
 
 
 def test_learned_weights_are_compared_over_their_own_time(make_subject: MakeSubject) -> None:

@@ -102,7 +102,12 @@ def logged(toy_run: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> Ru
         (run.path / name).write_bytes((toy_run / name).read_bytes())
     run.metrics.write_text("".join(json.dumps(one) + "\n" for one in RECORDS))
     ended = type("Outcome", (), {"ended": "finished", "step": 8})
-    monkeypatch.setattr(module, "train", lambda *_, **__: ended)
+
+    def trained(given: Config, console: Console) -> Any:
+        assert (given, console) == (config, QUIET)
+        return ended
+
+    monkeypatch.setattr(module, "train", trained)
     monkeypatch.setattr(module, "_steps_per_epoch", lambda _: 4.0)
     return run
 

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_terminal_sees_a_bar_and_the_log_gets_the_lines(tmp_path: Path) -> Non
             report.step(step(number))
         report.bar.refresh()
     assert "step 20/100" in shown.getvalue()
-    assert "2,000 tokens/s  0:00:40 left" in shown.getvalue()
+    assert re.search(r"loss 3\.000  2,000 tokens/s  0:00:40 left\s", shown.getvalue())
     assert "ppl" not in shown.getvalue(), "the lines of the log would only repeat the bar"
     assert len(log_of(tmp_path)) == 2
 
@@ -231,6 +232,8 @@ def test_records_are_on_disk_at_once(tmp_path: Path) -> None:
         report.step(step(1))
         assert [record["step"] for record in strict_records(tmp_path)] == [1]
         assert len(log_of(tmp_path)) == 1
+    assert report.log.closed
+    assert report.metrics.closed
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "train.log"])
