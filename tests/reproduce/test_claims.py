@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from pydantic import ValidationError
 
 from kutta.errors import InputError
 from kutta.reproduce.claims import Claim, Measured, Name, judge
@@ -226,6 +227,14 @@ def test_a_mistake_in_a_claim_is_one_sentence(
     with pytest.raises(InputError, match=said) as caught:
         plan_of((LAST, LAST + CLAIM.replace(old, new)))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("empty", ["says", "cells", "than"])
+def test_a_claim_has_words_and_cells(empty: str) -> None:
+    values = {"says": "x", "cells": ["a"], "are": "better", "than": ["b"]}
+    assert Claim.model_validate(values).within == 0
+    with pytest.raises(ValidationError, match=empty):
+        Claim.model_validate(values | {empty: values[empty][:0]})
 
 
 def test_neither_higher_nor_lower_has_no_better(plan_of: PlanOf) -> None:
