@@ -87,7 +87,7 @@ def test_the_table_sets_ours_beside_the_papers(plan_of: PlanOf, pretended: Prete
         assert "metric:toy" in form
         assert "Δ is the difference to Residual." in form
     row = next(line for line in text.splitlines() if "12.25" in line)
-    assert " ".join(row.split()) == "RK2 12.25 ± 0.35 * +1.25 12.50 * +2.50 2 of 3 1.2M"
+    assert " ".join(row.split()) == "RK2 * 12.25 ± 0.35 +1.25 * 12.50 +2.50 2 of 3 1.2M"
 
 
 QUOTED = (
