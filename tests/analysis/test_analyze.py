@@ -3,6 +3,7 @@
 import io
 import json
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +16,7 @@ from kutta.analysis import analyze as analyze_module
 from kutta.analysis import figures, tables
 from kutta.analysis.analyze import ANALYSES, Request, analyze
 from kutta.analysis.blocks import measure_blocks
+from kutta.analysis.inference import measure_inference
 from kutta.analysis.observe import stacks_of
 from kutta.analysis.subject import load_subject
 from kutta.cli import main
@@ -238,6 +240,21 @@ def test_the_command_says_what_is_wrong_in_one_sentence(
     assert e.value.code == 2
     said = capsys.readouterr().err
     assert said == "kutta: There is no analysis 'trunkation'; did you mean truncation?\n"
+
+
+@pytest.mark.parametrize("name", ["blocks", "gradients", "embedding", "inference"])
+def test_no_analysis_has_dropout_on(make_subject: MakeSubject, name: str) -> None:
+    """Though the model may come from training; nothing is random then, so all repeats itself."""
+    subject = make_subject(sentences=2, dropout=0.5, attention_dropout=0.5, relu_dropout=0.5)
+    measure = ANALYSES[name].measure
+    if name == "inference":
+        measure = partial(measure_inference, methods=())
+    still = measure(subject, no_track)["rows"]
+    subject.model.train()
+    moving = measure(subject, no_track)["rows"]
+    for row in (*still, *moving):
+        row.pop("seconds", None)
+    assert moving == still
 
 
 def test_numbers_that_are_not_finite_are_told_and_drawn(make_subject: MakeSubject) -> None:

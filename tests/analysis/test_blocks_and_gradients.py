@@ -1,15 +1,19 @@
 """Norms, coefficients and gradients of blocks, computed a second way."""
 
+import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from kutta.analysis.blocks import measure_blocks
+from kutta.analysis.blocks import coefficients, measure_blocks
 from kutta.analysis.gradients import measure_gradients
-from kutta.analysis.observe import stacks_of
+from kutta.analysis.observe import Seen, stacks_of, watch
+from kutta.ode import Solver
+from kutta.ode.solver import Field, History
 from kutta.training.objective import token_loss
 from tests.analysis.conftest import MakeSubject, no_track, with_config
 
@@ -61,6 +65,56 @@ def test_the_coefficients_of_every_kind(
     assert set(rows[1]["coefficients"]) == names
     if "gamma" in names:
         assert sum(rows[1]["coefficients"]["gamma"]) == pytest.approx(1.0, abs=1e-5)
+
+
+class Learned(Solver):
+    """A method that has learned `count` numbers: 0, 1, 2, ..."""
+
+    evaluations = 1
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.many = torch.nn.Parameter(torch.arange(float(count)))
+
+    def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
+        return y + F(y), history
+
+
+def test_up_to_64_numbers_are_told_and_more_by_their_mean() -> None:
+    assert coefficients(Learned(64), []) == {"many": [float(n) for n in range(64)]}
+    assert coefficients(Learned(65), []) == {"many": [32.0]}
+
+
+def test_gated_weights_are_told_by_mean_and_deviation(make_subject: MakeSubject) -> None:
+    """s = sigmoid(W [F1; F2] + b) of every token, written out; the weights are s and 1 - s."""
+    subject = make_subject(sentences=1, solver="rk2", gamma="gated", encoder_layers=1)
+    row = measure_blocks(subject, no_track)["rows"][0]["coefficients"]
+    seen: list[Seen] = []
+    watch(subject.model, subject.one_by_one(), seen.append)
+    first = seen[0]
+    with torch.no_grad():
+        one = first.F(first.y)
+        weights = [w.double() for w in first.solver.weights([one, first.F(first.y + one)])]
+    for index, weight in enumerate(weights):
+        mean = float(weight.sum() / weight.numel())
+        spread = math.sqrt(float((weight - mean).square().sum()) / weight.numel())
+        assert row["gamma"][index] == pytest.approx(mean, rel=1e-5)
+        assert row["gamma_deviation"][index] == pytest.approx(spread, rel=1e-4)
+        assert spread > 0
+
+
+def test_a_row_has_the_medians_of_its_sentences(make_subject: MakeSubject) -> None:
+    """Of three sentences the middle one, measure by measure."""
+    subject = make_subject(sentences=3, solver="rk2", gamma="gated")
+    apart = [
+        measure_blocks(replace(subject, pairs=[pair]), no_track)["rows"] for pair in subject.pairs
+    ]
+    for number, row in enumerate(measure_blocks(subject, no_track)["rows"]):
+        rows = [rows[number] for rows in apart]
+        for name in ("state", "step", "relative_step", "cosine_to_state"):
+            assert row[name] == pytest.approx(sorted(r[name] for r in rows)[1])
+        for stage, values in enumerate(zip(*(r["stages"] for r in rows), strict=True)):
+            assert row["stages"][stage] == pytest.approx(sorted(values)[1])
 
 
 def test_admin_omegas_are_told_by_their_mean(make_subject: MakeSubject) -> None:
@@ -129,3 +183,16 @@ def test_the_course_of_training_is_read_from_the_log(make_subject: MakeSubject) 
     steps = measure_gradients(make_subject(), no_track)["steps"]
     assert [record["step"] for record in steps] == [2, 4, 6, 8]
     assert all(record["grad_norm"] > 0 for record in steps)
+
+
+def test_the_course_has_the_norms_of_training_records_alone(make_subject: MakeSubject) -> None:
+    subject = make_subject(sentences=1)
+    records = [
+        {"kind": "train", "step": 1, "grad_norm": 2.5},
+        {"kind": "valid", "step": 1, "grad_norm": 9.0},
+        {"kind": "train", "step": 2, "grad_norm": None},
+        {"kind": "train", "step": 3, "grad_norm": 1.5},
+    ]
+    subject.run.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
+    steps = measure_gradients(subject, no_track)["steps"]
+    assert steps == [{"step": 1, "grad_norm": 2.5}, {"step": 3, "grad_norm": 1.5}]

@@ -1,5 +1,6 @@
 """Quality against cost under other methods."""
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -52,6 +53,36 @@ def test_methods_cost_what_they_evaluate(make_subject: MakeSubject) -> None:
     once = shape.encoder_layers * (4 * shape.d_model**2 + 2 * shape.d_model * shape.ffn)
     more = rk4["multiply_adds"] - trained["multiply_adds"]
     assert more == 7 * once * subject.facts()["source_tokens"]
+
+
+def test_multiply_adds_are_those_of_every_token_counted_by_hand(make_subject: MakeSubject) -> None:
+    """A source token passes the encoder and the keys and values of the memory."""
+    subject = make_subject(sentences=3, solver="euler", encoder_layers=1, decoder_layers=1)
+    row = measure_inference(subject, no_track, methods=())["rows"][0]
+    d, ffn = subject.config.model.d_model, subject.config.model.ffn
+    vocabulary = len(subject.tokenizers.target)
+    sources = sum(len(source) + 1 for source, _ in subject.pairs)
+    targets = sum(len(target) + 1 for _, target in subject.pairs)
+    source = 4 * d * d + 2 * d * ffn + 2 * d * d
+    target = 4 * d * d + 2 * d * d + 2 * d * ffn + vocabulary * d
+    assert row["multiply_adds"] == sources * source + targets * target
+    assert (row["stack"], row["method"], row["substeps"], row["time"]) == ("", "trained", 1, "own")
+    assert row["evaluations"] == {"encoder": 1.0, "decoder": 1.0}
+
+
+def test_seconds_are_the_quickest_pass_of_every_batch_added_up(
+    make_subject: MakeSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passes of 99, 98, 97, 96, ... seconds, three over each batch: 97 + 94 + ..."""
+    subject = make_subject(sentences=4)
+    small = subject.config.train.model_copy(update={"batch_tokens": 16})
+    subject = with_config(subject, train=small)
+    times = itertools.accumulate(t for seconds in range(99, 0, -1) for t in (1000, seconds))
+    monkeypatch.setattr(inference.time, "perf_counter", lambda: next(times))
+    row = measure_inference(subject, no_track, methods=())["rows"][0]
+    batches = len(subject.batches())
+    assert batches > 1
+    assert row["seconds"] == sum(97 - 3 * batch for batch in range(batches))
 
 
 def test_learned_weights_are_compared_over_their_own_time(make_subject: MakeSubject) -> None:

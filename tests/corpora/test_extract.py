@@ -208,6 +208,8 @@ def test_an_overlong_test_set_is_not_swallowed(
 def test_tidy_sentences() -> None:
     assert tidy(b" a\t b\xc2\xa0 c \r", "en") == "a b c"
     assert tidy("e\u0301".encode(), "fr") == "é"
+    compatible = "ﬁn 10² ½ Ⅳ ｗ …"  # NFC keeps what NFKC would respell
+    assert tidy(compatible.encode(), "de") == compatible
     assert tidy(b"\xff", "en") is None
     assert tidy(b"a\0b", "en") is None
     assert tidy("s\u0327i ţară".encode(), "ro") == "și țară"

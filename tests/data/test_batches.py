@@ -189,6 +189,8 @@ def test_resampling_gets_the_pairs_and_a_seed_that_belongs_to_the_number(store):
     BatchStream(store, 128, 3, resample=resample).take(4)
     assert calls[0] == calls[2]
     assert calls[0][1] != calls[1][1]
+    BatchStream(store, 128, 4, resample=resample).take(4)
+    assert calls[3][1] != calls[0][1], "and to the seed of the run"
 
 
 def test_bpe_dropout_in_the_stream_is_the_same_after_a_resume(tmp_path):

@@ -1,9 +1,10 @@
 """Metrics against independent arithmetic, against Moses' printed lines, and against sacrebleu."""
 
+import importlib.metadata
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import pytest
@@ -17,11 +18,15 @@ from kutta.metrics import (
     Metric,
     Score,
     chrf,
+    moses_detokenize,
+    moses_languages,
+    moses_signature,
     moses_tokenize,
     sacre_bleu,
     split_hyphens,
     tokenized_bleu,
 )
+from kutta.metrics.score import version_of
 
 HYPOTHESES = [
     "Ein Mann geht mit seinem Hund die Straße entlang .",
@@ -295,3 +300,54 @@ class TestEveryMetric:
         assert "\n" not in str(score)
         assert str(score).endswith(f"[{score.signature}]")
         assert Score(**json.loads(json.dumps(score.to_dict()))) == score
+
+
+# ---- Moses' rules and versions --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", ["fr", "en"])
+def test_text_is_joined_by_the_rules_of_its_language(language: str):
+    """French elides without a space, English has no such rule."""
+    tokens = "l' homme , dit-il ."
+    joined = {"fr": "l'homme, dit-il.", "en": "l' homme, dit-il."}
+    assert moses_detokenize([tokens, ""], language) == [joined[language], ""]
+
+
+@pytest.mark.parametrize("rules", [moses_tokenize, moses_detokenize])
+def test_a_language_without_rules_is_told(rules: Callable[[list[str], str], list[str]]):
+    with pytest.raises(InputError, match="'xx'"):
+        rules(["a"], "xx")
+    assert {"de", "en", "fr", "ro"} <= set(moses_languages())
+    assert moses_languages() == sorted(set(moses_languages()))
+
+
+def test_signatures_name_the_versions_that_are_installed():
+    assert (
+        moses_signature("de") == f"moses-de-sacremoses-{importlib.metadata.version('sacremoses')}"
+    )
+    kutta = importlib.metadata.version("kutta")
+    assert tokenized_bleu(HYPOTHESES, REFERENCES).signature.endswith(f"|version:{kutta}")
+    assert METRICS["rouge1"](HYPOTHESES, REFERENCES).signature.endswith(f"|version:{kutta}")
+    assert version_of("no-such-package") == "uninstalled"
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "details"),
+    [
+        (
+            "a b c d e",
+            "a b c d",
+            "80.0/75.0/66.7/50.0 (BP=1.000, ratio=1.250, hyp_len=5, ref_len=4)",
+        ),
+        (
+            "a b c d",
+            "a b c d e",
+            "100.0/100.0/100.0/100.0 (BP=0.779, ratio=0.800, hyp_len=4, ref_len=5)",
+        ),
+        ("a b", "", "0.0/0.0/0.0/0.0 (BP=1.000, ratio=0.000, hyp_len=2, ref_len=0)"),
+        ("", "a b", "0.0/0.0/0.0/0.0 (BP=0.000, ratio=0.000, hyp_len=0, ref_len=2)"),
+    ],
+)
+def test_precisions_penalty_and_lengths_are_printed(hypothesis: str, reference: str, details: str):
+    """exp(1 - 5/4) = 0.779; a text without words has no precision and no ratio."""
+    assert tokenized_bleu([hypothesis], [reference]).details == details

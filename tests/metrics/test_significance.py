@@ -13,8 +13,8 @@ import sacrebleu
 from sacrebleu.significance import PairedTest
 
 from kutta.errors import InputError
-from kutta.metrics import METRICS, Metric, multi_bleu
-from kutta.metrics.significance import paired_bootstrap
+from kutta.metrics import METRICS, Metric, Score, multi_bleu
+from kutta.metrics.significance import Comparison, paired_bootstrap
 
 
 def noisy(lines: Sequence[str], rate: float, seed: int) -> list[str]:
@@ -54,6 +54,33 @@ class TestPairedBootstrap:
         real = abs(result.b.value - result.a.value)
         extreme = sum(abs(d - mean) >= real for d in differences)
         assert result.p_value == (extreme + 1) / (samples + 1)
+
+    def test_the_p_value_counts_the_resampled_differences_that_are_as_large(self):
+        """Of two systems nearly as good, so that many are: plain arithmetic on resampled texts."""
+        metric, samples, seed = METRICS["bleu"], 80, 5
+        twin = noisy(self.references, 0.17, seed=9)
+        result = paired_bootstrap(self.worse, twin, self.references, metric, samples, seed)
+        rng = np.random.default_rng(seed)
+        differences: list[float] = []
+        for _ in range(samples):
+            picks = rng.integers(60, size=60)
+            reference = [self.references[i] for i in picks]
+            a, b = (metric([text[i] for i in picks], reference) for text in (self.worse, twin))
+            differences.append(b.value - a.value)
+        mean = math.fsum(differences) / samples
+        real = abs(metric(twin, self.references).value - metric(self.worse, self.references).value)
+        extreme = sum(abs(difference - mean) >= real for difference in differences)
+        assert 8 < extreme < 72, "else the test would say little"
+        assert result.p_value == (extreme + 1) / (samples + 1)
+        assert (result.samples, result.seed) == (samples, seed)
+
+    def test_the_line_has_every_number(self):
+        a, b = Score("BLEU", 30.0, "", "sig"), Score("BLEU", 28.5, "", "sig")
+        line = str(Comparison(a, b, (29.001, 31.239), (27.5, 29.5), 0.01234, 100, 7))
+        assert line == (
+            "BLEU: A = 30.00 (29.00 to 31.24), B = 28.50 (27.50 to 29.50), "
+            "B - A = -1.50, p = 0.0123 [sig|bs:100|seed:7]"
+        )
 
     @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
     def test_identical_systems_never_differ(self, metric: Metric):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from pydantic import ValidationError
 
 from kutta.errors import InputError
 from kutta.reproduce.claims import Claim, Measured, Name, judge
@@ -105,6 +106,41 @@ def test_a_difference_within_the_deviation_of_the_seeds_is_undecided(
     assert verdict(claim("better", ["rk2/1"], ["residual/1"]), numbers) == word
 
 
+@pytest.mark.parametrize(
+    ("difference", "word"),
+    [(0.3, "holds"), (0.5, "undecided"), (1.3, "undecided"), (1.5, "does not hold")],
+)
+def test_near_is_undecided_where_the_limit_lies_within_the_deviation(
+    difference: float, word: str
+) -> None:
+    """Within 0.9, give or take sqrt(0.3^2 + 0.4^2) = 0.5, on either side."""
+    for sign in (1, -1):
+        numbers = {
+            ("residual", "1"): Measured(30.0, 0.3, 3),
+            ("rk2", "1"): Measured(30.0 + sign * difference, 0.4, 3),
+        }
+        assert verdict(claim("near", ["rk2/1"], ["residual/1"], 0.9), numbers) == word
+
+
+def test_a_verdict_names_every_comparison_that_decided_and_is_kept_as_words() -> None:
+    one = claim("better", ["rk2"], ["residual"])
+    numbers = sure(residual1=1.0, rk21=0.5, residual2=5.0, rk22=4.25)
+    numbers["rk2", "2"] = Measured(4.25, 0.25, 2)
+    found = judge(one, CELLS, numbers.get, lower_is_better=False)
+    why = "rk2/1 0.50, residual/1 1.00 (one seed); rk2/2 4.25, residual/2 5.00 (one seed)"
+    assert found.to_dict() == {"says": "so", "verdict": "does not hold", "why": why}
+    assert judge(one, CELLS, {}.get, lower_is_better=False).why == ""
+
+
+def test_a_cell_is_not_compared_with_itself() -> None:
+    pairs = claim("better", ["rk2/2"], ["rk2", "rk4"]).pairs(CELLS)
+    assert pairs == [(("rk2", "2"), ("rk4", "2"))]
+    assert claim("better", ["rk4"], ["residual/1"]).pairs(CELLS) == [
+        (("rk4", "2"), ("residual", "1"))
+    ]
+    assert claim("better", ["rk4/1"], ["residual/1"]).pairs(CELLS) == []
+
+
 def test_one_comparison_that_fails_refutes_a_claim_and_a_missing_one_leaves_it_open() -> None:
     one = claim("better", ["rk2"], ["residual"])
     good = sure(residual1=1.0, rk21=2.0)
@@ -191,6 +227,14 @@ def test_a_mistake_in_a_claim_is_one_sentence(
     with pytest.raises(InputError, match=said) as caught:
         plan_of((LAST, LAST + CLAIM.replace(old, new)))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("empty", ["says", "cells", "than"])
+def test_a_claim_has_words_and_cells(empty: str) -> None:
+    values = {"says": "x", "cells": ["a"], "are": "better", "than": ["b"]}
+    assert Claim.model_validate(values).within == 0
+    with pytest.raises(ValidationError, match=empty):
+        Claim.model_validate(values | {empty: values[empty][:0]})
 
 
 def test_neither_higher_nor_lower_has_no_better(plan_of: PlanOf) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from kutta.config import Config
 from kutta.model.build import build_model
+from kutta.reproduce import estimate as estimate_module
 from kutta.reproduce import preview as preview_module
 from kutta.reproduce.estimate import estimate, machine_rate
 from kutta.reproduce.plan import Plan, make_plan
@@ -49,6 +50,51 @@ def test_parameters_are_those_of_the_model_that_is_built() -> None:
     config = small("model.gamma=learned", "model.solver=rk2")
     model = build_model(config.model, 4000, 4000, shared=True)
     assert estimate(config).parameters == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("steps", "kept"), [(100, 0), (200, 1), (900, 4), (2000, 5)], ids="{} steps".format
+)
+def test_disk_is_for_the_model_its_checkpoints_and_twice_both_moments(
+    steps: int, kept: int
+) -> None:
+    """Four bytes a parameter; there are no more checkpoints than were saved, nor than are kept."""
+    config = small("train.save_every=200", f"train.max_steps={steps}", "train.keep_last=5")
+    found = estimate(config)
+    assert found.disk == 4 * found.parameters * (1 + kept + 2 * 2)
+    assert found.steps == steps
+    assert found.gpu_seconds() == found.flop / 40e12
+
+
+@pytest.mark.parametrize(
+    ("precision", "bf16", "gain"),
+    [("mixed", True, 2), ("mixed", False, 1), ("bf16", False, 2), ("fp32", True, 1)],
+)
+def test_a_core_is_twice_as_fast_in_bf16(
+    monkeypatch: pytest.MonkeyPatch, precision: str, bf16: bool, gain: int
+) -> None:
+    machine(monkeypatch, gpu=False, bf16=bf16, rate=1e9)
+    found = estimate(small(f"train.precision={precision}"))
+    assert found.cpu_gain == gain
+    assert found.cpu_seconds(5e9) == pytest.approx(found.flop / (5e9 * gain))
+
+
+def test_the_rate_of_the_machine_is_its_quickest_product_on_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Products of 3, 1 and 2 seconds: the second counts, 2 x 64^3 FLOP in a second."""
+    ticks = iter([0.0, 0.0, 3.0, 3.0, 4.0, 4.0, 6.0, 6.5])
+    monkeypatch.setattr(estimate_module.time, "perf_counter", lambda: next(ticks))
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "mm", lambda *_: threads.append(torch.get_num_threads()))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert machine_rate(6.2, size=64) == 2 * 64**3
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1] * 4, "one to warm up, three to measure"
 
 
 def test_the_machine_is_measured_in_a_moment() -> None:

@@ -1,5 +1,6 @@
 """Runs and their settings; a folder begun with other settings is refused, more seeds are not."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -190,9 +191,76 @@ def test_a_plan_keeps_every_setting(plan_of: PlanOf) -> None:
     plan = plan_of()
     write_plan(plan)
     kept = json.loads((plan.folder / "plan.json").read_text())
-    assert kept["scale"] == "small"
-    assert len(kept["experiment_sha256"]) == 64
+    names = ("experiment", "scale", "metric", "seeds")
+    assert [kept[name] for name in names] == ["toy", "small", "chrF2", [1]]
+    text = (plan.folder.parents[1] / "toy.toml").read_bytes()
+    assert kept["experiment_sha256"] == hashlib.sha256(text).hexdigest()
+    cells = [("residual", "one"), ("rk2", "one"), ("residual", "two"), ("rk2", "two")]
+    assert [(run["row"], run["column"]) for run in kept["runs"]] == cells
+    assert [run["name"] for run in kept["runs"]] == [f"{row}-{column}-s1" for row, column in cells]
+    assert {run["seed"] for run in kept["runs"]} == {1}
     assert kept["runs"][1]["config"] == plan.runs[1].config.model_dump(mode="json")
+
+
+def test_a_run_whose_settings_are_not_known_any_more_is_named(plan_of: PlanOf) -> None:
+    plan = plan_of()
+    write_plan(plan)
+    path = plan.folder / "plan.json"
+    kept = json.loads(path.read_text())
+    kept["runs"][1]["config"]["model"]["solver"] = "forgotten"
+    path.write_text(json.dumps(kept))
+    with pytest.raises(InputError, match=r"rk2-one-s1.*model\.solver"):
+        plan_of()
+
+
+def test_an_out_that_is_a_file_is_told(folder: Path) -> None:
+    (folder / "file").touch()
+    with pytest.raises(InputError, match="file"):
+        make_plan(str(folder / "toy.toml"), "small", folder / "data", folder / "file")
+
+
+@pytest.mark.parametrize("name", ["train.device", "train.workers", "train.threads", "train.lanes"])
+def test_on_what_a_run_is_made_may_change(plan_of: PlanOf, name: str) -> None:
+    write_plan(plan_of())
+    other = '"cpu"' if name == "train.device" else 2
+    plan = plan_of(("seeds = [1]", f"seeds = [1]\n{name} = {other}"))
+    assert plan.runs[0].config.value(name) == json.loads(str(other))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('metric = "chrF2"', 'metric = "perplexity"', "perplexity"),
+        ('metric = "chrF2"', 'metrics = ["BLEU", "perplexity"]', "perplexity"),
+        ("seeds = [1]", "seeds = [1]\ndata.test = []", "data.test"),
+    ],
+)
+def test_what_no_run_can_be_scored_by_is_told_before_any_is_made(
+    old: str, new: str, said: str, plan_of: PlanOf
+) -> None:
+    with pytest.raises(InputError, match=said) as error:
+        plan_of((old, new))
+    assert "row residual, column one" in str(error.value)
+
+
+@pytest.mark.parametrize("metric", ["BLEU", "sacreBLEU", "chrF2"])
+def test_a_language_model_is_not_scored_as_a_translation(
+    tmp_path: Path, metric: str, folder: Path
+) -> None:
+    language = 'source = ""\ntarget = "yy"'
+    preset = (folder / "toy-preset.toml").read_text()
+    preset = preset.replace('source = "xx"\ntarget = "yy"', language)
+    (folder / "toy-preset.toml").write_text(
+        preset.replace("encoder_layers = 1", "encoder_layers = 0")
+    )
+    text = (folder / "toy.toml").read_text().replace("model.encoder_layers = 2", "")
+    for name, refused in ((metric, True), ("perplexity", False)):
+        (folder / "toy.toml").write_text(text.replace('"chrF2"', f'"{name}"'))
+        if refused:
+            with pytest.raises(InputError, match=metric):
+                make_plan(str(folder / "toy.toml"), "small", folder / "data", tmp_path / "o")
+        else:
+            make_plan(str(folder / "toy.toml"), "small", folder / "data", tmp_path / "o")
 
 
 # ---- the text -------------------------------------------------------------------------------

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from kutta.errors import InputError
 from kutta.reproduce.plan import Plan
-from kutta.reproduce.results import Cell, Results, cells_of, gain, read_results, unfinished
+from kutta.reproduce.results import (
+    Cell,
+    Results,
+    cells_of,
+    gain,
+    read_results,
+    run_cells,
+    unfinished,
+)
 from kutta.reproduce.table import as_markdown, as_text, report_of, short_count
 
 PlanOf = Callable[..., Plan]
@@ -79,7 +87,7 @@ def test_the_table_sets_ours_beside_the_papers(plan_of: PlanOf, pretended: Prete
         assert "metric:toy" in form
         assert "Δ is the difference to Residual." in form
     row = next(line for line in text.splitlines() if "12.25" in line)
-    assert " ".join(row.split()) == "RK2 12.25 ± 0.35 * +1.25 12.50 * +2.50 2 of 3 1.2M"
+    assert " ".join(row.split()) == "RK2 * 12.25 ± 0.35 +1.25 * 12.50 +2.50 2 of 3 1.2M"
 
 
 QUOTED = (
@@ -154,6 +162,10 @@ def test_a_result_counts_only_with_its_model(plan_of: PlanOf, pretended: Pretend
     assert set(read_results(plan.folder)) == {"residual-one-s1"}
 
 
+def test_before_the_first_run_has_ended_there_are_no_results(tmp_path: Path) -> None:
+    assert read_results(tmp_path) == {}
+
+
 @pytest.mark.parametrize("damage", ["{", "[]", '{"residual-one-s1": {"score": 1.0}}'])
 def test_damaged_results_are_told(damage: str, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(damage)
@@ -167,6 +179,35 @@ def test_results_are_kept_as_they_were(plan_of: PlanOf, pretended: Pretended) ->
     kept = json.loads((plan.folder / "results.json").read_text())
     assert kept["residual-one-s1"]["score"] == 1 / 3
     assert {"signature", "seconds", "parameters", "steps"} <= set(kept["residual-one-s1"])
+
+
+def test_results_are_sorted_by_name(plan_of: PlanOf, pretended: Pretended) -> None:
+    plan = plan_of()
+    pretended(plan, {"rk2-one-s1": 1.0, "residual-two-s1": 2.0, "residual-one-s1": 3.0})
+    kept = json.loads((plan.folder / "results.json").read_text())
+    assert list(kept) == ["residual-one-s1", "residual-two-s1", "rk2-one-s1"]
+
+
+def test_cells_of_a_further_metric_have_its_scores_and_the_papers(
+    plan_of: PlanOf, pretended: Pretended
+) -> None:
+    """Runs that were not scored by it are left out; a quoted row has no runs at all."""
+    plan = plan_of(
+        ('metric = "chrF2"', 'metrics = ["chrF2", "BLEU"]'),
+        ("[rows.residual]", f"{QUOTED}\n[rows.residual]"),
+        ("{ one = 12.5 }", "{ one = [12.5, 7.25] }"),
+        seeds=(1, 2),
+    )
+    results = pretended(plan, {"rk2-one-s1": 12.0, "rk2-one-s2": 13.0})
+    results["rk2-one-s2"].scores["BLEU"] = 7.0
+    results["rk2-one-s2"].scores["chrF2"] = 99.0  # the first metric is the score itself
+    first, second = (cells_of(plan, results, metric)["rk2", "one"] for metric in (0, 1))
+    assert (first.scores, first.published, first.planned) == ((12.0, 13.0), 12.5, 2)
+    assert (second.scores, second.published, second.planned) == ((7.0,), 7.25, 2)
+    assert first.parameters == second.parameters == 1_234_567
+    assert cells_of(plan, results)["residual", "one"].parameters is None
+    assert ("quoted", "one") in cells_of(plan, results)
+    assert {row for row, _ in run_cells(plan, results)} == {"residual", "rk2"}
 
 
 @pytest.mark.parametrize(("count", "shown"), [(60_900_000, "61M"), (1_549_000, "1.5M")])

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from kutta.metrics import Score
 from kutta.runs import Run
 from kutta.runs.run import read_records
 from kutta.training.loop import Step
-from kutta.training.report import Reporter, last_validation
+from kutta.training.report import Reporter, last_validation, validation_at
 from kutta.training.validate import Validation, improves
 
 SCORE = Score("BLEU", 12.5, "", "tok:none|version:x")
@@ -75,7 +76,7 @@ def test_a_terminal_sees_a_bar_and_the_log_gets_the_lines(tmp_path: Path) -> Non
             report.step(step(number))
         report.bar.refresh()
     assert "step 20/100" in shown.getvalue()
-    assert "2,000 tokens/s  0:00:40 left" in shown.getvalue()
+    assert re.search(r"loss 3\.000  2,000 tokens/s  0:00:40 left\s", shown.getvalue())
     assert "ppl" not in shown.getvalue(), "the lines of the log would only repeat the bar"
     assert len(log_of(tmp_path)) == 2
 
@@ -231,6 +232,8 @@ def test_records_are_on_disk_at_once(tmp_path: Path) -> None:
         report.step(step(1))
         assert [record["step"] for record in strict_records(tmp_path)] == [1]
         assert len(log_of(tmp_path)) == 1
+    assert report.log.closed
+    assert report.metrics.closed
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "train.log"])
@@ -275,6 +278,86 @@ def test_tensorboard_gets_the_same_numbers(tmp_path: Path) -> None:
     events.Reload()
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(1, 4.0)]
     assert [(e.step, e.value) for e in events.Scalars("valid/bleu")] == [(2, 12.5)]
+
+
+class Events:
+    """Takes the place of TensorBoard's writer."""
+
+    def __init__(self) -> None:
+        self.scalars: list[tuple[str, float, int]] = []
+        self.closed = False
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        self.scalars.append((tag, scalar_value, global_step))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_tensorboard_is_closed_in_the_end_and_resumes_behind_the_last_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[str, int]] = []
+    events = Events()
+
+    def writer(folder: str, purge_step: int) -> Events:
+        made.append((folder, purge_step))
+        return events
+
+    monkeypatch.setattr("torch.utils.tensorboard.writer.SummaryWriter", writer)
+    report, _ = reporter(tmp_path, first=5, every=2, tensorboard=True)
+    with report:
+        report.step(step(6, nll=math.log(8.0), tokens=30, seconds=2.0))
+        assert not events.closed
+    assert events.closed
+    assert made == [(str(tmp_path / "tensorboard"), 6)]
+    assert ("train/perplexity", pytest.approx(8.0), 6) in events.scalars
+    assert ("train/tokens_per_second", 15.0, 6) in events.scalars
+    assert {tag for tag, _, _ in events.scalars} == {
+        *("train/loss", "train/perplexity", "train/lr"),
+        *("train/grad_norm", "train/tokens_per_second"),
+    }
+
+
+def test_a_hopeless_loss_and_a_step_without_time_can_be_written(tmp_path: Path) -> None:
+    report, _ = reporter(tmp_path)
+    with report:
+        report.step(step(1, nll=800.0, seconds=0.0))
+    (record,) = strict_records(tmp_path)
+    assert record["perplexity"] == math.exp(50.0)
+    assert record["tokens_per_second"] == pytest.approx(1000 / 1e-9)
+
+
+def test_a_line_of_the_log_has_every_number(tmp_path: Path) -> None:
+    report, _ = reporter(tmp_path, every=2)
+    with report:
+        report.step(step(1, loss=4.0, nll=2.0, epoch=3))
+        report.step(step(2, loss=2.0, nll=1.0, epoch=3, lr=0.00123))
+    assert log_of(tmp_path) == [
+        "step 2  epoch 3  loss 3.000  ppl 4.48  lr 1.23e-03  2,000 tokens/s  0:00:49 left"
+    ]
+
+
+def test_the_speed_shown_follows_slowly(tmp_path: Path) -> None:
+    """19 parts of what it was and one of the new: 95 % of 2,000 and 5 % of 4,000."""
+    report, _ = reporter(tmp_path, every=10)
+    with report:
+        report.step(step(1))
+        report.step(step(2, seconds=0.25))
+        assert report.rate == pytest.approx(0.95 * 2000 + 0.05 * 4000)
+        assert report.bar.tasks[0].description.endswith("0:00:46 left")  # 98 x 1000 / 2100
+        assert report.bar.tasks[0].completed == 2
+
+
+def test_the_validation_of_a_step_is_found_by_its_number(tmp_path: Path) -> None:
+    report, _ = reporter(tmp_path)
+    with report:
+        report.step(step(4))
+        report.validation(4, Validation(9.0, 8.0, 1), new_best=True)
+        report.validation(6, Validation(2.5, 2.0, 90, SCORE), new_best=False)
+    assert validation_at(run_at(tmp_path), 4) == Validation(9.0, 8.0, 1)
+    assert validation_at(run_at(tmp_path), 6) == Validation(2.5, 2.0, 90, SCORE)
+    assert validation_at(run_at(tmp_path), 5) is None
 
 
 # ---- which validation is the best -----------------------------------------------------------

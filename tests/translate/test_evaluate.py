@@ -102,6 +102,9 @@ def test_split_text_is_joined_and_marked_as_tokenised() -> None:
     assert "|tok:none|" in bleu.signature
     assert sacre.name == "sacreBLEU (tokenised text)"
     assert chrf.name == "chrF2 (tokenised text)"
+    apart = HYPOTHESES, [JOINED]
+    assert sacre.value == pytest.approx(sacrebleu.corpus_bleu(*apart, force=True).score)
+    assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(*apart).score)
     assert sacre.signature.endswith("|text:tokenised")
     assert chrf.signature.endswith("|text:tokenised")
 
@@ -203,6 +206,14 @@ def test_an_evaluation_keeps_translations_and_signs_every_option(split_run: Make
     assert result.hypotheses == run.path / "hypotheses" / "test.de"
     assert result.scores[0].value == pytest.approx(multi_bleu(HYPOTHESES, JOINED))
     assert "detok" in result.scores[1].signature
+    assert result.to_dict() == {
+        "test": "test",
+        "sentences": 2,
+        "scores": [score.to_dict() for score in result.scores],
+        "hypotheses": str(run.path / "hypotheses" / "test.de"),
+        "signature": result.signature,
+    }
+    assert result.signature.startswith(f"{run.signature}|")
     assert "|beam:7|penalty:1.5" in result.signature
     assert result.signature.endswith("|no_repeat_ngram:3")
     decode = fixed.config
@@ -217,3 +228,30 @@ def test_a_raw_reference_of_another_length_is_found_before_translating(split_run
     with pytest.raises(InputError, match="has 1 lines but the test set 'test' has 2"):
         evaluate(run, fixed)
     assert not hasattr(fixed, "asked")
+
+
+def test_an_evaluation_without_translations_says_so() -> None:
+    """As that of a language model is."""
+    assert room.Evaluation("test", 3, [], None, "signed").to_dict()["hypotheses"] is None
+
+
+def test_other_test_sets_and_another_folder_may_be_named(
+    split_run: MakeRun, tmp_path: Path
+) -> None:
+    run, fixed = split_run()
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    (there / "new.en").write_text("three\nfour\n")
+    (there / "new.de").write_text("".join(line + "\n" for line in HYPOTHESES))
+    (result,) = evaluate(run, fixed, ["new"], str(there))
+    assert fixed.asked[0] == ["three", "four"]
+    assert (result.test, result.sentences) == ("new", 2)
+    assert result.scores[0].value == pytest.approx(100)
+    assert (run.path / "hypotheses" / "new.de").is_file()
+    with pytest.raises(InputError, match=r"data\.test"):
+        evaluate(split_run_without_tests(run), fixed)
+
+
+def split_run_without_tests(run: Run) -> Run:
+    named = run.config.data.model_copy(update={"test": []})
+    return Run(run.path, run.config.model_copy(update={"data": named}))

@@ -186,7 +186,7 @@ def as_table(report: Report) -> Table:
         if len(report.parts) > 1:
             table.add_row(Text(name, style="italic"))
         for row in rows:
-            table.add_row(*map(Text, _cells(report, row, "{} *", "{}  ")))
+            table.add_row(*map(Text, _cells(report, row, "* {}", "{}")))
         table.add_section()
     return table
 
