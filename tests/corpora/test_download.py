@@ -249,7 +249,7 @@ def test_a_full_disk_is_told_and_what_came_is_kept(
     plan(server)
     with monkeypatch.context() as patch:
         patch.setattr(download, "open", FullDisk, raising=False)
-        with pytest.raises(InputError, match=r"No space left on device; what was downloaded is"):
+        with pytest.raises(InputError, match=r"No space left on device; free some disk space"):
             get(server, tmp_path)
     assert (tmp_path / "a.bin.part").read_bytes() == CONTENT[:3_000]
     assert get(server, tmp_path).read_bytes() == CONTENT
@@ -275,7 +275,7 @@ def test_an_interrupt_leaves_the_part(server: Any, tmp_path: Path) -> None:
 def test_a_system_without_locks_downloads_without(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "fcntl", None)
+    monkeypatch.setattr("kutta.files.fcntl", None)
     plan(server)
     assert get(server, tmp_path).read_bytes() == CONTENT
 
