@@ -1,4 +1,4 @@
-"""The commands as a person meets them: answers, and one sentence where the input is wrong."""
+"""The commands as a user sees them: output, and one sentence if the input is wrong."""
 
 import contextlib
 import io
@@ -204,7 +204,7 @@ def test_train_prepare_average_and_info_work_on_a_config(folder: Path) -> None:
     assert kutta("average", "run", "--step", 2, cwd=folder).code == 0
     assert (folder / "run" / "model.safetensors").read_bytes() != before
     is_one_sentence(kutta("average", "run", "--step", 3, cwd=folder), "step 3", "2, 4")
-    # A damaged store is made anew, and the training that was begun goes on with its own tokens.
+    # A damaged store is recreated, and the run resumes with its own vocabulary.
     (folder / "run" / "store" / "train.arrow").write_bytes(b"damaged")
     more = ("train", "config.toml", "--set", "model.solver=rk4", "--set", "train.max_steps=5")
     is_one_sentence(kutta(*more, cwd=folder), "train.arrow", "--overwrite")
@@ -356,12 +356,12 @@ def test_methods_lists_every_method_and_every_gamma() -> None:
     assert names == [list(METHODS), list(GAMMAS)]
 
 
-def test_preparing_anew_removes_nothing_that_is_not_its_own(folder: Path) -> None:
+def test_preparing_again_removes_nothing_that_is_not_its_own(folder: Path) -> None:
     foreign = folder / "foreign"
     (foreign / "store").mkdir(parents=True)
     (foreign / "store" / "thesis.txt").write_text("years of work")
     answer = kutta("prepare", "config.toml", "--set", "run=foreign", "--overwrite", cwd=folder)
-    is_one_sentence(answer, "foreign", "not a run")
+    is_one_sentence(answer, "foreign", "not a Kutta run")
     assert (foreign / "store" / "thesis.txt").read_text() == "years of work"
 
 

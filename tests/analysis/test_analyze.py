@@ -164,7 +164,7 @@ def test_a_method_that_cannot_be_is_refused_before_anything_is_measured(make_run
 def test_a_checkpoint_is_told_of_in_its_run(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Old checkpoints are thrown away, and all that is in them."""
+    """Old checkpoints are pruned, with everything in them."""
     monkeypatch.setattr(analyze_module, "new_figure", lambda *_: nullcontext(Figure()))
     run = make_run()
     step = run / "checkpoints" / "step-8"

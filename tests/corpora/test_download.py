@@ -250,7 +250,7 @@ def test_a_full_disk_is_told_and_what_came_is_kept(
     plan(server)
     with monkeypatch.context() as patch:
         patch.setattr(download, "open", FullDisk, raising=False)
-        with pytest.raises(InputError, match=r"No space left on device; what was downloaded is"):
+        with pytest.raises(InputError, match=r"No space left on device; free some disk space"):
             get(server, tmp_path)
     assert (tmp_path / "a.bin.part").read_bytes() == CONTENT[:3_000]
     assert get(server, tmp_path).read_bytes() == CONTENT

@@ -1,4 +1,4 @@
-"""Runs and their settings; a folder begun with other settings is refused, more seeds are not."""
+"""Runs and their settings; a folder started with other settings is refused, more seeds are not."""
 
 import hashlib
 import json
@@ -72,7 +72,7 @@ def test_a_preset_may_extend_another(plan_of: PlanOf, folder: Path) -> None:
 def test_presets_that_go_in_a_circle_are_named(plan_of: PlanOf, folder: Path) -> None:
     (folder / "a.toml").write_text('extends = "b"')
     (folder / "b.toml").write_text('extends = "a"')
-    with pytest.raises(InputError, match=r"circle \(toy.toml -> a.toml -> b.toml -> a.toml\)"):
+    with pytest.raises(InputError, match=r"cycle \(toy.toml -> a.toml -> b.toml -> a.toml\)"):
         plan_of(('"toy-preset"', '"a"'))
 
 
@@ -81,7 +81,7 @@ def test_a_row_may_run_in_some_columns_only(plan_of: PlanOf) -> None:
     assert names(plan) == ["residual-one-s1", "residual-two-s1", "rk2-two-s1"]
 
 
-# ---- going on in a folder -------------------------------------------------------------------
+# ---- resuming in a folder --------------------------------------------------------------------
 
 
 def test_more_seeds_may_be_added_and_earlier_ones_stay(plan_of: PlanOf) -> None:

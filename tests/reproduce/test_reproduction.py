@@ -168,7 +168,7 @@ def test_side_by_side_runs_save_and_stop_when_asked(folder: Path) -> None:
     assert b"stopped: 0 of 2 runs done; run the same command to resume" in out
     assert b"Traceback" not in err
     assert all("run the same command to resume" in log.read_text() for log in logs)
-    with execute.sole_worker(home):
+    with execute.locked_reproduction(home):
         pass  # nobody is left who holds the lock
 
 
@@ -258,5 +258,5 @@ def test_a_system_without_locks_works_without(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(files, "fcntl", None)
-    with execute.sole_worker(tmp_path), execute.sole_worker(tmp_path) as handle:
+    with execute.locked_reproduction(tmp_path), execute.locked_reproduction(tmp_path) as handle:
         assert handle

@@ -1,4 +1,4 @@
-"""Checkpoints: exact, in one piece, as few as asked for, and clear words for a damaged one."""
+"""Checkpoints: exact, in one piece, as few as requested, and a clear message for a damaged one."""
 
 import copy
 import errno
@@ -221,7 +221,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_that_really_is_full_loses_nothing(
     configure: Configure, small_disk: Path, silent: Console
 ) -> None:
-    """Train until the disk is full, make room, and go on: as if nothing had happened."""
+    """Train until the disk is full, free some space, and resume: as if nothing had happened."""
     keep = "train.keep_last=50"
     straight = configure(keep, "train.max_steps=24", "train.save_every=2")
     assert train(straight, console=silent).ended == "finished"

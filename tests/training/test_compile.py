@@ -85,7 +85,7 @@ def long_corpus(tmp_path: Path) -> Path:
 
 
 class Repeated:
-    """A stream of one batch: one shape, and dropout that is still drawn anew each time."""
+    """A stream of one batch: one shape, and dropout that is still drawn each time."""
 
     def __init__(self, stream: BatchStream) -> None:
         self.batch = stream.take(0)
@@ -143,7 +143,7 @@ def test_equal_layers_are_compiled_once_for_each_shape(
 def test_validation_and_decoding_are_not_compiled(
     configure: Configure, assemble: Assemble, compiler: Compiler
 ) -> None:
-    """They meet a new shape every time, and would be compiled without end."""
+    """They have a new shape every time, and would be recompiled endlessly."""
     config = configure("train.compile=true", "model.solver=rk2")
     bench = with_one_batch(assemble(config))
     steps(bench, 1)

@@ -52,7 +52,7 @@ class Job:
     config: str
     steps: int
     save: tuple[int, ...] = ()
-    begin: str = ""  # a checkpoint to go on from
+    begin: str = ""  # a checkpoint to resume from
 
 
 def perform(job: Job, group: ProcessGroup) -> dict[str, Any]:

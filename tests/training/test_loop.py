@@ -315,7 +315,7 @@ def test_a_broken_model_stops_the_run_with_advice(
     before = weights(bench)
     updates = fit(bench.trainer, bench.stream, bench.config.train)
     assert [next(updates).skipped, next(updates).skipped] == [True, True]
-    with pytest.raises(InputError, match=r"not finite for 3 steps .*step 4.*train\.lr"):
+    with pytest.raises(InputError, match=r"not finite for 3 consecutive steps .*step 4.*train\.lr"):
         next(updates)
     after = weights(bench)
     assert all(torch.equal(before[n], after[n]) or before[n].isnan().any() for n in before)

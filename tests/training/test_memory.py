@@ -22,8 +22,8 @@ needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits memory 
 ON_A_SMALL_MACHINE = """
 import sys
 from kutta.training import memory
-room, real = int(sys.argv.pop(1)) << 20, memory._bytes
-memory._bytes = lambda file, *names: room if "MemAvailable" in names else real(file, *names)
+free, real = int(sys.argv.pop(1)) << 20, memory._bytes
+memory._bytes = lambda file, *names: free if "MemAvailable" in names else real(file, *names)
 from kutta.cli import main
 main()
 """
@@ -113,21 +113,21 @@ def test_a_container_has_less_than_its_machine(
     machine = memory._available()
     monkeypatch.setattr(memory, "_GROUP", tmp_path)
     (tmp_path / "memory.stat").write_text("anon 3000\nfile 9000\n")
-    for most, room in (("10000", 7000), ("2000", 0), ("max", machine)):
+    for most, free in (("10000", 7000), ("2000", 0), ("max", machine)):
         (tmp_path / "memory.max").write_text(f"{most}\n")
-        assert memory._available() == pytest.approx(room, rel=0.2)
+        assert memory._available() == pytest.approx(free, rel=0.2)
 
 
 @needs_linux
-@pytest.mark.parametrize(("room", "fits"), [(100, False), (4000, True)])
+@pytest.mark.parametrize(("free", "fits"), [(100, False), (4000, True)])
 def test_too_little_memory_shows_before_the_first_update(
-    configure: Configure, tmp_path: Path, room: int, fits: bool
+    configure: Configure, tmp_path: Path, free: int, fits: bool
 ) -> None:
     path = tmp_path / "config.json"
     wide = ("model.ffn=32768", "train.threads=1", "train.max_steps=1")  # 20 MB for each tensor
     config = configure(*wide)
     path.write_text(config.to_json())
-    command = [sys.executable, "-c", ON_A_SMALL_MACHINE, str(room), "train", str(path)]
+    command = [sys.executable, "-c", ON_A_SMALL_MACHINE, str(free), "train", str(path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert bool(list_checkpoints(Path(config.run))) == fits
     if fits:

@@ -128,12 +128,12 @@ def family(process: int) -> dict[int, dict[str, str]]:
     return found
 
 
-def member(leader: int, rank: int) -> int:
+def member(launcher: int, rank: int) -> int:
     """The process of this rank, among those that were started by another."""
     found: list[int] = []
 
     def look() -> list[int]:
-        found[:] = [p for p, about in family(leader).items() if about.get("RANK") == str(rank)]
+        found[:] = [p for p, about in family(launcher).items() if about.get("RANK") == str(rank)]
         return found
 
     wait_until(look, f"process {rank}")
@@ -205,40 +205,40 @@ def test_workers_that_are_killed_interrupted_and_left_alone(
     path, run = tmp_path / "config.json", Path(config.run)
     path.write_text(config.to_json())
 
-    def begin(leader: int) -> int:
+    def begin(launcher: int) -> int:
         """Let it save once more; the other process."""
         before = newest(run)
         wait_until(lambda: newest(run) > before, "a checkpoint")
-        return member(leader, 1)
+        return member(launcher, 1)
 
-    with started("kutta", "train", str(path)) as leader:
-        os.kill(begin(leader.pid), signal.SIGKILL)
-        _, errors = leader.communicate(timeout=PATIENCE)
-        assert leader.returncode == 2
+    with started("kutta", "train", str(path)) as launcher:
+        os.kill(begin(launcher.pid), signal.SIGKILL)
+        _, errors = launcher.communicate(timeout=PATIENCE)
+        assert launcher.returncode == 2
         assert errors.startswith("kutta: A worker process was killed by signal 9, perhaps for lack")
         assert errors.count("\n") == 1, errors
 
-    with started("kutta", "train", str(path)) as leader:
-        worker = begin(leader.pid)
-        os.killpg(leader.pid, signal.SIGINT)  # Ctrl-C: all processes get it
-        _, errors = leader.communicate(timeout=PATIENCE)
-        assert (leader.returncode, errors) == (130, "")
+    with started("kutta", "train", str(path)) as launcher:
+        worker = begin(launcher.pid)
+        os.killpg(launcher.pid, signal.SIGINT)  # Ctrl-C: all processes get it
+        _, errors = launcher.communicate(timeout=PATIENCE)
+        assert (launcher.returncode, errors) == (130, "")
         assert not alive(worker)
     assert train_records(run)[-1]["step"] == newest(run), "saved where it stopped"
 
-    with started("kutta", "train", str(path)) as leader:
-        worker = begin(leader.pid)
-        os.kill(leader.pid, signal.SIGTERM)
-        _, errors = leader.communicate(timeout=PATIENCE)
-        assert (leader.returncode, errors) == (130, "")
+    with started("kutta", "train", str(path)) as launcher:
+        worker = begin(launcher.pid)
+        os.kill(launcher.pid, signal.SIGTERM)
+        _, errors = launcher.communicate(timeout=PATIENCE)
+        assert (launcher.returncode, errors) == (130, "")
         assert not alive(worker)
     assert train_records(run)[-1]["step"] == newest(run)
 
-    with started("kutta", "train", str(path)) as leader:
-        worker = begin(leader.pid)
-        leader.kill()
-        leader.wait()
-        wait_until(lambda: not alive(worker), "the end of a worker without a leader")
+    with started("kutta", "train", str(path)) as launcher:
+        worker = begin(launcher.pid)
+        launcher.kill()
+        launcher.wait()
+        wait_until(lambda: not alive(worker), "the end of a worker without a launcher")
 
     steps = newest(run) + 3
     end = configure(*MODEL, f"train.max_steps={steps}", "train.workers=1")
@@ -294,8 +294,8 @@ def test_two_machines_go_on_after_one_has_lost_a_worker(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = ("--nnodes=2", "--nproc-per-node=1", "--max-restarts=2", "--rdzv-backend=c10d")
-    meeting = (f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=two", "--local-addr=127.0.0.1")
-    command = ("torch.distributed.run", *options, *meeting, "-m", "kutta", "train", str(path))
+    rendezvous = (f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=two", "--local-addr=127.0.0.1")
+    command = ("torch.distributed.run", *options, *rendezvous, "-m", "kutta", "train", str(path))
     with started(*command) as one, started(*command) as other:
         for _ in range(2):
             before = newest(run)

@@ -45,15 +45,15 @@ def test_a_run_keeps_its_pieces_where_another_device_would_have_others(
         settings = ("train.batch_tokens=320", f"train.max_steps={steps}", f"run={tmp_path / name}")
         train(configure(*settings), console=silent)
 
-    monkeypatch.setattr(division_module, "_pieces", lambda *_: 4)
+    monkeypatch.setattr(division_module, "_per_batch", lambda *_: 4)
     go("whole", 8)
     go("parts", 4)
-    monkeypatch.setattr(division_module, "_pieces", lambda *_: 1)
+    monkeypatch.setattr(division_module, "_per_batch", lambda *_: 1)
     go("parts", 8)
     assert final(tmp_path / "parts") == final(tmp_path / "whole")
 
 
-def test_a_run_of_a_version_without_pieces_goes_on_without_them(
+def test_a_run_of_a_version_without_pieces_resumes_without_them(
     configure: Configure, silent: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = configure("train.max_steps=4")
@@ -63,7 +63,7 @@ def test_a_run_of_a_version_without_pieces_goes_on_without_them(
     assert values.pop("pieces") == 1
     state.write_text(json.dumps(values))
     write_text(Path(config.run) / "config.json", config.to_json())  # pieces = 0, undecided
-    monkeypatch.setattr(division_module, "_pieces", lambda *_: 4)
+    monkeypatch.setattr(division_module, "_per_batch", lambda *_: 4)
     assert resolve(config, CPU).train.pieces == 1
     for damaged in ("", "[]", "{}", '{"pieces": null}', '{"pieces": "2"}', '{"pieces": 0}'):
         state.write_text(damaged)

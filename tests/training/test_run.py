@@ -576,7 +576,7 @@ def test_raising_an_end_that_was_off_the_schedule_is_exact_too(
 
 
 def test_until_text_is_prepared_every_setting_may_change(configure: Configure) -> None:
-    """A run that failed on a wrong setting goes on once it is put right."""
+    """A run that failed on a wrong setting resumes once it is corrected."""
     with pytest.raises(InputError, match="nothing"):
         train(configure("data.train=nothing"))
     open_run(configure("data.max_ratio=4.0", "model.d_model=16"))

@@ -12,7 +12,7 @@ from kutta.config import Config, DataConfig
 from kutta.errors import InputError
 from kutta.runs import Run
 from kutta.runs.texts import Texts
-from kutta.translate import evaluate as room
+from kutta.translate import evaluate as module
 from kutta.translate.evaluate import evaluate, score_texts, valid_score
 from kutta.translate.translator import Translator
 
@@ -95,7 +95,7 @@ def test_no_other_language_is_split() -> None:
 
 def test_split_text_is_joined_and_marked_as_tokenised() -> None:
     settings = data(tokenizer="split")
-    references = room.reference_texts(SPLIT, settings)
+    references = module.reference_texts(SPLIT, settings)
     assert references == JOINED
     bleu, sacre, chrf = score_texts(HYPOTHESES, references, settings)
     assert bleu.value == pytest.approx(multi_bleu(HYPOTHESES, JOINED))

@@ -35,7 +35,7 @@ class NoiseState:
 
 @dataclass(frozen=True)
 class Noise:
-    """A scorer whose probabilities are drawn anew for every source and prefix, by a seed."""
+    """A scorer whose probabilities are drawn for every source and prefix, by a seed."""
 
     seed: int = 0
     vocabulary: int = VOCABULARY

@@ -1,4 +1,4 @@
-"""Text in, text out: one line for one line whatever comes, and clear words when loading fails."""
+"""Text in, text out: one line out for each line in, and a clear message when loading fails."""
 
 import inspect
 import json
