@@ -93,6 +93,7 @@ class TestPairedBootstrap:
         systems = [("worse", self.worse), ("better", self.better)]
         peer = PairedTest(systems, {"BLEU": sacrebleu.BLEU()}, [self.references], "bs")
         worse, better = peer()[1]["BLEU"]
+        assert result.samples == 1000, "as many as sacrebleu takes"
         assert result.p_value < 0.01
         assert better.p_value < 0.01
         assert (result.a.value, result.b.value) == pytest.approx((worse.score, better.score))
