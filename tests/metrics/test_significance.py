@@ -151,6 +151,12 @@ class TestPairedBootstrap:
         assert "B - A = +" in text
         assert "p = 0.0476" in text  # the smallest that 20 samples can give: 1/21
 
+    def test_one_sample_is_enough_to_be_resampled(self):
+        """Its own mean has no spread, so no difference is as large as the real one."""
+        result = paired_bootstrap(self.worse, self.better, self.references, METRICS["bleu"], 1)
+        assert result.p_value == 1 / 2
+        assert result.a_interval[0] == result.a_interval[1]
+
     def test_wrong_input_is_told(self):
         metric = METRICS["bleu"]
         with pytest.raises(InputError, match="have 1 lines but the reference has 2"):

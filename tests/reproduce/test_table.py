@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -71,6 +72,14 @@ def test_the_headings_say_whose_numbers_they_are() -> None:
         *("RK2", "* 12.00", "+2.00", "7.00", "3", "1.2M"),
     ]
     assert [column.justify for column in alone.columns] == ["left", *["right"] * 5]
+
+
+def test_without_the_papers_numbers_every_further_metric_keeps_ours() -> None:
+    line = replace(BEST, others=("7.00", "-", "8.00", "-", "9.00", "-"))
+    three = replace(report({"one": [line]}, has_published=False), metrics=["a", "b", "c", "d"])
+    markdown = as_markdown(three, "")
+    assert "| one | a, ours | Δ | b, ours | c, ours | d, ours | seeds | parameters |" in markdown
+    assert "| RK2 | **12.00** | +2.00 | 7.00 | 8.00 | 9.00 | 3 | 1.2M |" in markdown
 
 
 def test_markdown_has_a_part_for_each_column_then_claims_notes_and_the_figure() -> None:
