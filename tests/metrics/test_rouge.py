@@ -1,5 +1,6 @@
 """ROUGE against worked examples, against slow definitions, and as a metric like the others."""
 
+import importlib.metadata
 import random
 from collections.abc import Sequence
 from fractions import Fraction
@@ -200,6 +201,7 @@ def test_the_signature_tells_what_was_counted() -> None:
     assert score.signature.startswith(
         "kutta|rouge-L|nrefs:2|case:lc|tok:alphanumeric|stem:no|f1:mean-of-best|version:"
     )
+    assert score.signature.endswith(f"|version:{importlib.metadata.version('kutta')}")
 
 
 @pytest.mark.parametrize("name", ROUGE)

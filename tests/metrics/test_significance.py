@@ -93,6 +93,7 @@ class TestPairedBootstrap:
         systems = [("worse", self.worse), ("better", self.better)]
         peer = PairedTest(systems, {"BLEU": sacrebleu.BLEU()}, [self.references], "bs")
         worse, better = peer()[1]["BLEU"]
+        assert result.samples == 1000, "as many as sacrebleu takes"
         assert result.p_value < 0.01
         assert better.p_value < 0.01
         assert (result.a.value, result.b.value) == pytest.approx((worse.score, better.score))
@@ -149,6 +150,12 @@ class TestPairedBootstrap:
         assert text.startswith("chrF2: A = ")
         assert "B - A = +" in text
         assert "p = 0.0476" in text  # the smallest that 20 samples can give: 1/21
+
+    def test_one_sample_is_enough_to_be_resampled(self):
+        """Its own mean has no spread, so no difference is as large as the real one."""
+        result = paired_bootstrap(self.worse, self.better, self.references, METRICS["bleu"], 1)
+        assert result.p_value == 1 / 2
+        assert result.a_interval[0] == result.a_interval[1]
 
     def test_wrong_input_is_told(self):
         metric = METRICS["bleu"]

@@ -66,9 +66,12 @@ def test_epochs_are_steps_by_the_batches_that_the_text_fills(config: Config) -> 
     """120 pairs in batches of so many tokens that one holds all: a step of two is two epochs."""
     settings = {"batch_tokens": 4000, "accumulate": 2, "max_steps": 3, "save_every": 3}
     train = config.train.model_copy(update=settings | {"pieces": 1})
-    found = perform(config.model_copy(update={"train": train}), "chrF2", QUIET)
+    data = config.data.model_copy(update={"test": ["test", "valid"]})
+    found = perform(config.model_copy(update={"train": train, "data": data}), "chrF2", QUIET)
     assert found is not None
     assert (found.steps, found.epochs) == (3, 6.0)
+    scored = [path.name for path in (Path(config.run) / "hypotheses").iterdir()]
+    assert scored == ["test.yy"], "of several test sets the first decides, alone"
 
 
 # ---- metrics that training wrote down -------------------------------------------------------

@@ -76,6 +76,7 @@ def test_a_terminal_sees_a_bar_and_the_log_gets_the_lines(tmp_path: Path) -> Non
             report.step(step(number))
         report.bar.refresh()
     assert "step 20/100" in shown.getvalue()
+    assert report.bar.live.transient, "it leaves nothing behind on the screen"
     assert re.search(r"loss 3\.000  2,000 tokens/s  0:00:40 left\s", shown.getvalue())
     assert "ppl" not in shown.getvalue(), "the lines of the log would only repeat the bar"
     assert len(log_of(tmp_path)) == 2

@@ -59,6 +59,21 @@ def test_the_rules_of_a_language_make_a_difference() -> None:
     assert moses(RAW, "de") != moses(RAW, "en")
 
 
+@pytest.mark.parametrize("tokenizer", ["bpe", "split"])
+def test_a_translation_that_says_too_little_is_not_one_that_says_too_much(tokenizer: str) -> None:
+    """Hypotheses and references are not exchanged: only the first can be too short."""
+    short, long = ["a b c d e f"], ["a b c d e f g h i"]
+    settings = data(tokenizer=tokenizer)
+    for found, wanted in ((short, long), (long, short)):
+        bleu, sacre, chrf = score_texts(found, wanted, settings)
+        assert bleu.value == pytest.approx(multi_bleu(found, wanted))
+        assert sacre.value == pytest.approx(sacrebleu.corpus_bleu(found, [wanted]).score)
+        assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(found, [wanted]).score)
+        watched = valid_score(found, wanted, settings)
+        assert watched.value == (bleu if tokenizer == "split" else sacre).value
+    assert multi_bleu(short, long) != pytest.approx(multi_bleu(long, short))
+
+
 # ---- compounds ------------------------------------------------------------------------------
 
 
