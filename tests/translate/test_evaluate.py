@@ -247,7 +247,7 @@ def test_a_raw_reference_of_another_length_is_found_before_translating(split_run
 
 def test_an_evaluation_without_translations_says_so() -> None:
     """As that of a language model is."""
-    assert room.Evaluation("test", 3, [], None, "signed").to_dict()["hypotheses"] is None
+    assert module.Evaluation("test", 3, [], None, "signed").to_dict()["hypotheses"] is None
 
 
 def test_other_test_sets_and_another_folder_may_be_named(
