@@ -148,7 +148,7 @@ def test_the_usual_way_of_kutta_is_what_it_chooses_by_itself(tmp_path: Path, siz
     path.write_text(text, encoding="utf-8")
     config = Config.load(path, ["train.pieces=0", "train.lanes=0"])
     division = divide(config, torch.device("cpu"), Machine(cores=2, threads=2))
-    assert (division.pieces, division.lanes) == (usual.pieces, usual.lanes)
+    assert (division.per_batch, division.lanes) == (usual.pieces, usual.lanes)
 
 
 # --- a training that takes turns

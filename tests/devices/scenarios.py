@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from fake_device import CPU, GPU, FakeDevice
 
-from kutta.config import ModelConfig, TrainConfig
+from kutta.config import DecodeConfig, ModelConfig, TrainConfig
 from kutta.data.batches import BatchStream, PairList
-from kutta.data.store import Store, write_store
+from kutta.data.store import Store
 from kutta.data.tokenizer import EOS, PAD
 from kutta.model import LanguageModel, TextModel, TranslationModel
 from kutta.model.build import build_model
@@ -24,6 +24,9 @@ from kutta.training.validate import held_out_loss
 from kutta.translate.sampling import Sampling, sample
 from kutta.translate.scorer import Continuation, Ensemble, SingleModel
 from kutta.translate.search import beam_search
+
+sys.path.append(str(Path(__file__).parents[2]))  # run as a program, not by pytest
+from tests.data.writing import write_store
 
 VOCABULARY = 12
 PAIRS = [([4 + n % 7] * (2 + n % 5), [5 + n % 6, 4] * (1 + n % 3)) for n in range(12)]
@@ -69,23 +72,25 @@ def validate(model: TextModel, device: torch.device) -> Answer:
 
 def search(model: TextModel, device: torch.device) -> Answer:
     """Beam search with all rules, of a translation model or of a language model's prompts."""
-    rules = {"n_best": 2, "min_length": 1, "no_repeat_ngram": 2, "max_length": 4}
+    decode = DecodeConfig(beam=2, min_length=1, no_repeat_ngram=2, max_length=4)
     scorer, source = started(model, device)
-    found = beam_search(scorer, source, beam=2, **rules)
+    found = beam_search(scorer, source, decode, n_best=2)
     return [[[h.tokens, h.score] for h in hypotheses] for hypotheses in found]
 
 
 def draw(model: TextModel, device: torch.device) -> Answer:
     scorer, source = started(model, device)
     sampling = Sampling(temperature=0.9, top_k=6, top_p=0.9, seed=3)
-    drawn = sample(scorer, source, sampling, max_length=4, no_repeat_ngram=2)
+    drawn = sample(scorer, source, sampling, DecodeConfig(max_length=4, no_repeat_ngram=2))
     return [[h.tokens, h.score] for h in drawn]
 
 
 def ensemble(model: TextModel, device: torch.device) -> Answer:
     assert isinstance(model, TranslationModel)
     model = model.to(device).eval()
-    found = beam_search(Ensemble([model, model]), SOURCE.to(device), beam=2, max_length=3)
+    found = beam_search(
+        Ensemble([model, model]), SOURCE.to(device), DecodeConfig(beam=2, max_length=3)
+    )
     return [[h.tokens, h.score] for (h,) in found]
 
 

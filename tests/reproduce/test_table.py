@@ -11,8 +11,8 @@ from kutta.reproduce.claims import Verdict
 from kutta.reproduce.plan import Plan
 from kutta.reproduce.results import Results
 from kutta.reproduce.table import (
-    Line,
     Report,
+    TableRow,
     as_markdown,
     as_table,
     as_text,
@@ -24,11 +24,13 @@ from kutta.reproduce.table import (
 PlanOf = Callable[..., Plan]
 Pretended = Callable[[Plan, dict[str, float]], Results]
 
-BEST = Line("RK2", "12.00", "+2.00", "12.50", "+2.50", ("7.00", "7.25"), "3", "1.2M", True, False)
-OTHER = Line("Residual", "10.00", "", "99.00", "", ("6.00", "-"), "1 of 3", "1.1M", False, True)
+BEST = TableRow(
+    "RK2", "12.00", "+2.00", "12.50", "+2.50", ("7.00", "7.25"), "3", "1.2M", True, False
+)
+OTHER = TableRow("Residual", "10.00", "", "99.00", "", ("6.00", "-"), "1 of 3", "1.1M", False, True)
 
 
-def report(parts: dict[str, list[Line]], has_published: bool = True) -> Report:
+def report(parts: dict[str, list[TableRow]], has_published: bool = True) -> Report:
     verdicts = [Verdict("RK2 is better", "holds", "12.00, 10.00"), Verdict("So", "not run", "")]
     return Report("Toy", ["chrF2", "BLEU"], parts, has_published, verdicts, ["A note."])
 

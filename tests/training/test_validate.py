@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from kutta.config import Config
 from kutta.data.batches import PairList
-from kutta.data.tokenizer import BOS, EOS, Split
+from kutta.data.tokenizer import BOS, EOS, Pretokenized
 from kutta.metrics import Score
 from kutta.model import TextModel
 from kutta.runs import Run, open_run
@@ -157,16 +157,18 @@ def test_validation_bleu_is_that_of_greedy_translations_of_the_validation_text(
 
 
 @pytest.fixture
-def language_model(configure: Configure, assemble: Assemble) -> tuple[Config, TextModel, Split]:
+def language_model(
+    configure: Configure, assemble: Assemble
+) -> tuple[Config, TextModel, Pretokenized]:
     config = configure("data.source=''", "model.encoder_layers=0", "model.solver=rk2")
     bench = assemble(config)
     tokenizer = open_run(config).tokenizers.target
-    assert isinstance(tokenizer, Split)
+    assert isinstance(tokenizer, Pretokenized)
     return config, bench.trainer.model, tokenizer
 
 
 def test_unknown_words_are_counted_and_a_line_longer_than_a_batch_is_scored(
-    language_model: tuple[Config, TextModel, Split],
+    language_model: tuple[Config, TextModel, Pretokenized],
 ) -> None:
     config, model, tokenizer = language_model
     lines = ["dogo " * 199 + "dogo", "zebra seeso zebra", ""]  # 203 words, 2 unknown, 3 ends
@@ -186,7 +188,7 @@ def test_unknown_words_are_counted_and_a_line_longer_than_a_batch_is_scored(
 
 
 def test_a_text_of_empty_lines_has_a_perplexity_and_nothing_unknown(
-    language_model: tuple[Config, TextModel, Split],
+    language_model: tuple[Config, TextModel, Pretokenized],
 ) -> None:
     config, model, tokenizer = language_model
     score = word_perplexity(model, tokenizer, ["", ""], config.train, CPU)
@@ -196,7 +198,7 @@ def test_a_text_of_empty_lines_has_a_perplexity_and_nothing_unknown(
 
 
 def test_a_hopeless_model_has_a_perplexity_that_can_be_printed(
-    language_model: tuple[Config, TextModel, Split],
+    language_model: tuple[Config, TextModel, Pretokenized],
 ) -> None:
     """exp(50), not an overflow; and exp(49.5) is still itself."""
     config, model, tokenizer = language_model
