@@ -350,3 +350,9 @@ def test_signatures_name_the_versions_that_are_installed():
 def test_precisions_penalty_and_lengths_are_printed(hypothesis: str, reference: str, details: str):
     """exp(1 - 5/4) = 0.779; a text without words has no precision and no ratio."""
     assert tokenized_bleu([hypothesis], [reference]).details == details
+
+
+def test_half_of_a_surrogate_pair_is_a_word_like_any_other():
+    """Text cut in the middle of a character by other programs is scored, not refused."""
+    broken = ["a b c d \ud83d"]
+    assert tokenized_bleu(broken, broken).value == pytest.approx(100)

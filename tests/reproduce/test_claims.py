@@ -229,6 +229,14 @@ def test_a_mistake_in_a_claim_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+def test_better_is_lower_where_the_table_says_so(plan_of: PlanOf, pretended: Pretended) -> None:
+    """As for perplexity: the second claim, 12.0 against 12.5, holds in such a table alone."""
+    scores = {"residual-one-s1": 10.0, "rk2-one-s1": 12.0, "residual-two-s1": 12.5}
+    for better, word in (("lower", "holds"), ("higher", "does not hold")):
+        plan = plan_of((LAST, LAST + CLAIM), ('better = "higher"', f'better = "{better}"'))
+        assert verdicts_of(plan, pretended(plan, scores))[1].word == word
+
+
 @pytest.mark.parametrize("empty", ["says", "cells", "than"])
 def test_a_claim_has_words_and_cells(empty: str) -> None:
     values = {"says": "x", "cells": ["a"], "are": "better", "than": ["b"]}

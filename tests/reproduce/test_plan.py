@@ -279,6 +279,7 @@ def test_text_that_is_not_there_is_named_with_what_to_type(tmp_path: Path, folde
     (folder / "data" / "toy" / "valid.yy").unlink()
     (sentence,) = missing_text(toy)
     assert "valid.yy" in sentence
+    assert sentence.count(";") == 1, "what to do is said once"
     assert "kutta data get" not in sentence  # it is not a corpus that Kutta could get
 
 

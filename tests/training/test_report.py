@@ -324,6 +324,7 @@ def test_a_hopeless_loss_and_a_step_without_time_can_be_written(tmp_path: Path) 
     report, _ = reporter(tmp_path)
     with report:
         report.step(step(1, nll=800.0, seconds=0.0))
+        assert report.rate == pytest.approx(1000 / 1e-9)
     (record,) = strict_records(tmp_path)
     assert record["perplexity"] == math.exp(50.0)
     assert record["tokens_per_second"] == pytest.approx(1000 / 1e-9)
