@@ -1,25 +1,25 @@
 """What a model costs, counted by hand."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from kutta.model import LanguageModel, StackShape, TextModel, TranslationModel
+from kutta.model import LanguageModel, TextModel, TranslationModel
 from kutta.model.arithmetic import Cost, cost_of
+from tests.model.shapes import changed, shape_of
 
 D, FFN, V = 12, 20, 17
-SHAPE = StackShape(D, FFN, 3, layers=3, clip=0)
+SHAPE = shape_of(D, FFN, 3, layers=3, clip=0)
 SAN, CROSS, FEED = 4 * D * D, 2 * D * D, 2 * D * FFN  # matrix products of one evaluation
 MEMORY = 2 * D * D  # keys and values of the source, once per layer
 
 
 def translation(**settings: Any) -> TextModel:
-    encoder = replace(SHAPE, **settings)
-    decoder = replace(SHAPE, layers=2, cross=True, **{**settings, "method": "euler"})
+    encoder = changed(SHAPE, **settings)
+    decoder = changed(SHAPE, layers=2, cross=True, **{**settings, "method": "euler"})
     if settings.get("gamma"):
-        decoder = replace(decoder, gamma="tableau")
+        decoder = changed(decoder, gamma="tableau")
     return TranslationModel(encoder, decoder, V, V, shared=True)
 
 
@@ -93,10 +93,10 @@ def test_separate_stages_cost_parameters_and_projections_of_the_memory(
     placement: str, crosses: int, attention: int, feed: int
 ) -> None:
     """Each evaluation of cross-attention has its own keys and values of the source."""
-    shape = replace(SHAPE, method="rk4", placement=placement, stage_parameters="separate")
+    shape = changed(SHAPE, method="rk4", placement=placement, stage_parameters="separate")
     models = [
-        TranslationModel(encoder, replace(encoder, layers=2, cross=True), V, V, shared=True)
-        for encoder in (shape, replace(shape, stage_parameters="shared"))
+        TranslationModel(encoder, changed(encoder, layers=2, cross=True), V, V, shared=True)
+        for encoder in (shape, changed(shape, stage_parameters="shared"))
     ]
     separate, shared = map(cost_of, models)
     encoder = 3 * (attention * SAN + feed * FEED)
@@ -123,7 +123,7 @@ def test_shared_layers_are_counted_once_and_computed_every_time() -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_embeddings_and_an_output_layer_of_its_own_are_counted(shared: bool, tied: bool) -> None:
     source = V if shared else 30
-    model = TranslationModel(SHAPE, replace(SHAPE, cross=True), source, V, shared, tied)
+    model = TranslationModel(SHAPE, changed(SHAPE, cross=True), source, V, shared, tied)
     cost = cost_of(model)
     assert cost.embeddings == (V + (0 if shared else 30) + (0 if tied else V)) * D
     assert cost.parameters == total(model)
@@ -135,7 +135,7 @@ LAYER = 4 * (D * D + D) + (2 * D * FFN + FFN + D) + 4 * D  # attention, feed-for
 
 @pytest.mark.parametrize(("tied", "matrices"), [(False, 2), (True, 1)])
 def test_a_language_model_has_no_encoder(tied: bool, matrices: int) -> None:
-    model = LanguageModel(replace(SHAPE, method="rk2", gamma="learned"), V, tied)
+    model = LanguageModel(changed(SHAPE, method="rk2", gamma="learned"), V, tied)
     expected = Cost(
         embeddings=matrices * V * D,
         encoder=0,

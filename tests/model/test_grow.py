@@ -1,6 +1,5 @@
 """Growing a stack: k small steps follow the flow that one large step took."""
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,13 +8,14 @@ import torch
 from torch import Tensor
 
 from kutta.errors import InputError
-from kutta.model import LanguageModel, Stack, StackShape, TextModel, TranslationModel
+from kutta.model import LanguageModel, Stack, TextModel, TranslationModel
 from kutta.model.field import Context
 from kutta.model.grow import grow
 from kutta.model.weights import fill, own_tensors
 from kutta.ode import METHODS
+from tests.model.shapes import changed, shape_of
 
-SHAPE = StackShape(12, 20, 3, layers=2, clip=2)
+SHAPE = shape_of(12, 20, 3, layers=2, clip=2)
 VOCABULARY = 17
 DEPTHS = {"encoder": 2, "decoder": 2}
 
@@ -26,8 +26,8 @@ def seed() -> None:
 
 
 def translation(encoder: int, decoder: int, **settings: Any) -> TranslationModel:
-    shape = replace(SHAPE, **settings)
-    shapes = replace(shape, layers=encoder), replace(shape, layers=decoder, cross=True)
+    shape = changed(SHAPE, **settings)
+    shapes = changed(shape, layers=encoder), changed(shape, layers=decoder, cross=True)
     model = TranslationModel(*shapes, VOCABULARY, VOCABULARY, shared=True)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -167,8 +167,8 @@ def test_cross_attention_and_both_halves_of_macaron_are_divided() -> None:
 @torch.no_grad()
 def test_a_gate_opens_as_far_as_before() -> None:
     """It reads the stages, which are k times smaller: sigmoid(W k [F1; F2] / k + c)."""
-    shallow = LanguageModel(replace(SHAPE, method="rk2", gamma="gated", clip=0), VOCABULARY)
-    deep = LanguageModel(replace(SHAPE, method="rk2", gamma="gated", clip=0, layers=6), VOCABULARY)
+    shallow = LanguageModel(changed(SHAPE, method="rk2", gamma="gated", clip=0), VOCABULARY)
+    deep = LanguageModel(changed(SHAPE, method="rk2", gamma="gated", clip=0, layers=6), VOCABULARY)
     for name, parameter in shallow.named_parameters():
         if "gate" in name:
             parameter.normal_()
@@ -184,11 +184,11 @@ def test_a_gate_opens_as_far_as_before() -> None:
 
 def test_a_language_model_grows() -> None:
     shallow = LanguageModel(SHAPE, VOCABULARY).eval()
-    deep = LanguageModel(replace(SHAPE, layers=4), VOCABULARY)
+    deep = LanguageModel(changed(SHAPE, layers=4), VOCABULARY)
     source, target = batch()
     grown(shallow, deep, {"encoder": 0, "decoder": 2})
     near = (deep(source, target) - shallow(source, target)).norm()
-    far = LanguageModel(replace(SHAPE, layers=4), VOCABULARY).eval()
+    far = LanguageModel(changed(SHAPE, layers=4), VOCABULARY).eval()
     assert near < 0.5 * (far(source, target) - shallow(source, target)).norm()
 
 

@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from kutta.model import LanguageModel, Stack, StackShape, TranslationModel
-from kutta.model.admin import Admin
+from kutta.model import LanguageModel, Stack, TranslationModel
 from kutta.model.field import Context
 from kutta.model.initialise import profile_admin
+from kutta.model.stack import Admin
+from tests.model.shapes import changed, shape_of
 
 QUIET: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
-SHAPE = StackShape(24, 48, 3, layers=4, clip=2, norm="post", init="admin", **QUIET)
+SHAPE = shape_of(24, 48, 3, layers=4, clip=2, norm="post", init="admin", **QUIET)
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +24,8 @@ def seed() -> None:
 
 
 def translation(**settings: Any) -> TranslationModel:
-    shape = replace(SHAPE, **settings)
-    return TranslationModel(shape, replace(shape, cross=True), 40, 40, shared=False)
+    shape = changed(SHAPE, **settings)
+    return TranslationModel(shape, changed(shape, cross=True), 40, 40, shared=False)
 
 
 def batch() -> tuple[Tensor, Tensor]:
@@ -42,10 +43,10 @@ def test_an_output_layer_of_its_own_is_drawn_from_a_normal_of_deviation_one_over
 ) -> None:
     """N(0, d^-1/2) as the embedding: moments of 64,000 draws, and not the same draws."""
     d, vocabulary = 64, 1000
-    shape = StackShape(d, 8, 2, layers=1, clip=0)
+    shape = shape_of(d, 8, 2, layers=1, clip=0)
     model: LanguageModel | TranslationModel = LanguageModel(shape, vocabulary)
     if kind == "translation":
-        model = TranslationModel(shape, replace(shape, cross=True), 9, vocabulary, False, False)
+        model = TranslationModel(shape, changed(shape, cross=True), 9, vocabulary, False, False)
     weight, embedding = model.output_weight.detach(), model.target_embedding.tokens.weight.detach()
     standard = weight * math.sqrt(d)
     assert standard.mean().item() == pytest.approx(0, abs=0.02)
@@ -64,7 +65,7 @@ def test_an_output_layer_of_its_own_is_drawn_from_a_normal_of_deviation_one_over
 
 def test_post_norm_is_the_original_transformer_layer() -> None:
     """Against torch's own layer, with our projections sorted its way."""
-    stack = Stack(replace(SHAPE, clip=0, init="xavier")).eval()
+    stack = Stack(changed(SHAPE, clip=0, init="xavier")).eval()
     for parameter in stack.parameters():
         nn.init.normal_(parameter, std=0.3)
     y = torch.randn(5, 3, 24)
@@ -93,7 +94,7 @@ def test_post_norm_is_the_original_transformer_layer() -> None:
 
 @pytest.mark.parametrize("init", ["xavier", "admin"])
 def test_post_norm_in_the_decoder_norms_after_every_addition(init: str) -> None:
-    stack = Stack(replace(SHAPE, cross=True, clip=0, init=init)).eval()
+    stack = Stack(changed(SHAPE, cross=True, clip=0, init=init)).eval()
     for parameter in stack.parameters():
         nn.init.normal_(parameter, mean=0.5 if parameter.dim() == 1 else 0.0, std=0.3)
     y, memory = torch.randn(5, 3, 24), torch.randn(6, 3, 24)
@@ -109,7 +110,7 @@ def test_post_norm_in_the_decoder_norms_after_every_addition(init: str) -> None:
 
 
 def test_there_is_no_norm_after_a_post_norm_stack() -> None:
-    pre, post = Stack(replace(SHAPE, norm="pre", init="xavier")), Stack(SHAPE)
+    pre, post = Stack(changed(SHAPE, norm="pre", init="xavier")), Stack(SHAPE)
     norms = [sum(isinstance(m, nn.LayerNorm) for m in stack.modules()) for stack in (pre, post)]
     assert norms == [9, 8]
 
@@ -205,7 +206,7 @@ def test_profiling_leaves_everything_else_as_it_was() -> None:
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
     assert not any(m._forward_hooks for m in model.modules())
     first = [omegas(model.encoder), omegas(model.decoder)]
-    profile_admin(model, source, target)  # and it begins anew each time
+    profile_admin(model, source, target)  # it starts from omega = 1 each time
     assert [omegas(model.encoder), omegas(model.decoder)] == first
 
 

@@ -1,18 +1,17 @@
 """The language model: a decoder that knows nothing but its own text."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
 
 from kutta.config import ModelConfig
-from kutta.model import LanguageModel, StackShape, TranslationModel
-from kutta.model.build import build_model
+from kutta.model import LanguageModel, TranslationModel
+from kutta.model.transformer import build_model
 from kutta.ode import METHODS, TABLEAUX
+from tests.model.shapes import changed, shape_of
 
 VOCABULARY = 19
-TINY = StackShape(12, 20, 3, layers=3, clip=2)
+TINY = shape_of(12, 20, 3, layers=3, clip=2)
 TEXT = torch.tensor([[2, 5, 9, 4, 12], [2, 8, 8, 17, 6]])
 NO_SOURCE = torch.empty(2, 0, dtype=torch.long)
 
@@ -20,7 +19,7 @@ NO_SOURCE = torch.empty(2, 0, dtype=torch.long)
 def make(method: str, gamma: str = "tableau", tied: bool = False) -> LanguageModel:
     torch.manual_seed(4)
     own = TABLEAUX["kutta3"] if method == "custom" else None
-    shape = replace(TINY, method=method, gamma=gamma, tableau=own)
+    shape = changed(TINY, method=method, gamma=gamma, tableau=own)
     return LanguageModel(shape, VOCABULARY, tied).eval()
 
 

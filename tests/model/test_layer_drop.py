@@ -1,17 +1,14 @@
 """LayerDrop: whole layers are skipped at random in training, none otherwise."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
 
-from kutta.model import Stack, StackShape
+from kutta.model import Stack
 from kutta.model.field import Context
+from tests.model.shapes import changed, shape_of
 
-SHAPE = StackShape(
-    12, 20, 3, layers=6, clip=0, dropout=0.0, attention_dropout=0.0, relu_dropout=0.0
-)
+SHAPE = shape_of(12, 20, 3, layers=6, clip=0, dropout=0.0, attention_dropout=0.0, relu_dropout=0.0)
 Y = torch.randn(5, 3, 12, generator=torch.Generator().manual_seed(1))
 
 
@@ -22,7 +19,7 @@ def seed() -> None:
 
 def watched(p: float, **settings: object) -> tuple[Stack, list[int]]:
     """A stack, and the numbers of the layers that ran since the list was cleared."""
-    stack, ran = Stack(replace(SHAPE, layer_drop=p, **settings)), []
+    stack, ran = Stack(changed(SHAPE, layer_drop=p, **settings)), []
     for number, layer in enumerate(stack.layers):
         layer.register_forward_hook(lambda *_, number=number: ran.append(number))
     return stack, ran
@@ -75,7 +72,7 @@ def test_without_it_training_draws_nothing_either() -> None:
 
 
 def test_one_number_is_drawn_per_layer() -> None:
-    """So the layers of a step follow from the seed alone, and a run can go on exactly."""
+    """So the layers of a step follow from the seed only, and a run can resume exactly."""
     stack, ran = watched(0.5)
     for number in range(10):
         ran.clear()

@@ -1,16 +1,16 @@
 """Macaron: half an FFN, attention, half an FFN is Strang's splitting of dy/dt = A y + B y."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from kutta.model import PLACEMENTS, Stack, StackShape
+from kutta.model import PLACEMENTS, Stack
 from kutta.model.field import Context
+from tests.model.shapes import changed, shape_of
 
-SHAPE = StackShape(6, 10, 2, layers=1, clip=0, placement="macaron")
+SHAPE = shape_of(6, 10, 2, layers=1, clip=0, placement="macaron")
 
 
 class LinearField(nn.Module):
@@ -26,7 +26,7 @@ class LinearField(nn.Module):
 
 def one_layer(placement: str, method: str, A: Tensor, B: Tensor) -> Tensor:
     """The matrix that one layer applies to y, with attention A y and feed-forward B y."""
-    stack = Stack(replace(SHAPE, placement=placement, method=method)).double()
+    stack = Stack(changed(SHAPE, placement=placement, method=method)).double()
     layer = next(stack.each_layer())
     layer.san = LinearField(A)
     layer.ffn = LinearField(B)
@@ -89,7 +89,7 @@ def test_the_step_lengths_of_each_part_add_up_to_one_layer() -> None:
 def test_macaron_on_real_sublayers(cross: bool) -> None:
     """y + FFN1/2, then attention (in the decoder over itself, then over the source), y + FFN2/2."""
     torch.manual_seed(2)
-    stack = Stack(replace(SHAPE, layers=2, cross=cross)).eval()
+    stack = Stack(changed(SHAPE, layers=2, cross=cross)).eval()
     y, memory = torch.randn(5, 3, 6), torch.randn(4, 3, 6)
     result = stack(y, Context(), memory if cross else None)
     for layer in stack.each_layer():

@@ -1,6 +1,5 @@
 """What every variant of the stack has to do: decode with a cache, learn, be saved, be refused."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from kutta.model import LanguageModel, StackShape, TranslationModel
-from kutta.model.weights import load_weights, own_tensors, read_shapes, save_weights
+from kutta.model import LanguageModel, TranslationModel
+from kutta.model.weights import fill, own_tensors, read_shapes, read_tensors, write_tensors
+from tests.model.shapes import changed, shape_of
 
 VOCABULARY = 17
-TINY = StackShape(12, 20, 3, layers=2, clip=2)
+TINY = shape_of(12, 20, 3, layers=2, clip=2)
 RK2 = {"method": "rk2", "gamma": "learned"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "share gamma": {**RK2, "share_gamma": True},
@@ -63,8 +63,8 @@ def seed() -> None:
 
 def make(variant: dict[str, Any]) -> TranslationModel:
     """A model in evaluation mode whose norms, biases and coefficients are not at their start."""
-    encoder = replace(TINY, **variant)
-    decoder = replace(encoder, cross=True)
+    encoder = changed(TINY, **variant)
+    decoder = changed(encoder, cross=True)
     model = TranslationModel(encoder, decoder, VOCABULARY, VOCABULARY, shared=True)
     return disturbed(model)
 
@@ -96,7 +96,7 @@ def test_cached_decoding_equals_uncached(variant: dict[str, Any]) -> None:
 @EACH
 @torch.no_grad()
 def test_a_language_model_decodes_with_a_cache_too(variant: dict[str, Any]) -> None:
-    model = disturbed(LanguageModel(replace(TINY, **variant), VOCABULARY))
+    model = disturbed(LanguageModel(changed(TINY, **variant), VOCABULARY))
     source, target = batch()
     whole = model.project(model(source, target))
     state = model.start(len(target))
@@ -119,8 +119,8 @@ def test_weights_survive_the_way_to_disk_and_are_stored_once(
 ) -> None:
     saved, loaded, (source, target) = make(variant), make(variant), batch()
     assert not torch.equal(saved(source, target), loaded(source, target))
-    save_weights(saved, tmp_path / "model.safetensors")
-    load_weights(loaded, tmp_path / "model.safetensors")
+    write_tensors(own_tensors(saved), tmp_path / "model.safetensors")
+    fill(loaded, read_tensors(tmp_path / "model.safetensors"), str(tmp_path / "model.safetensors"))
     assert torch.equal(saved(source, target), loaded(source, target))
     shapes = read_shapes(tmp_path / "model.safetensors")
     assert shapes.keys() == {name for name, _ in saved.named_parameters()}

@@ -10,7 +10,7 @@ from torch import nn
 from kutta.config import ModelConfig
 from kutta.model import TranslationModel
 from kutta.model.attention import CrossAttention, SelfAttention
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.ode import METHODS, TABLEAUX
 
 BASE = {"d_model": 512, "ffn": 2048, "heads": 8}
@@ -216,8 +216,8 @@ def test_settings_reach_the_model() -> None:
         **TINY,
     )
     for stack, method, cross in ((model.encoder, "rk4", False), (model.decoder, "midpoint", True)):
-        shape = stack.shape
-        assert (shape.d_model, shape.ffn, shape.heads, shape.clip) == (8, 16, 2, 3)
-        assert (shape.dropout, shape.attention_dropout, shape.relu_dropout) == (0.2, 0.3, 0.4)
-        assert (shape.method, shape.placement, shape.cross) == (method, "san/ffn", cross)
+        shape, has = stack.shape, stack.shape.settings
+        assert (has.d_model, has.ffn, shape.heads, shape.clip) == (8, 16, 2, 3)
+        assert (has.dropout, has.attention_dropout, has.relu_dropout) == (0.2, 0.3, 0.4)
+        assert (shape.method, has.field, shape.cross) == (method, "san/ffn", cross)
     assert model.encoder.shape.gamma == "learned"

@@ -1,19 +1,19 @@
 """Recomputation: the same gradients to the last bit, dropout and all, and far less kept."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from kutta.model import LanguageModel, StackShape, TextModel, TranslationModel
+from kutta.model import LanguageModel, TextModel, TranslationModel
 from kutta.model.initialise import profile_admin
 from kutta.model.stack import Layer
 from kutta.ode import METHODS, TABLEAUX
+from tests.model.shapes import changed, shape_of
 
 VOCABULARY = 19
-SHAPE = StackShape(12, 20, 3, layers=3, clip=2, dropout=0.3, attention_dropout=0.2)
+SHAPE = shape_of(12, 20, 3, layers=3, clip=2, dropout=0.3, attention_dropout=0.2)
 SOURCE = torch.tensor([[5, 9, 4, 12, 3, 0], [8, 8, 17, 6, 11, 3]])
 TARGET = torch.tensor([[2, 7, 13, 4], [2, 10, 6, 0]])
 
@@ -21,15 +21,15 @@ TARGET = torch.tensor([[2, 7, 13, 4], [2, 10, 6, 0]])
 def translation(**settings: object) -> TranslationModel:
     """The settings are the encoder's; the decoder takes those that are not about the method."""
     own = {"method", "gamma", "tableau"}
-    encoder = replace(SHAPE, **settings)
+    encoder = changed(SHAPE, **settings)
     common = {name: value for name, value in settings.items() if name not in own}
-    decoder = replace(SHAPE, cross=True, **common)
+    decoder = changed(SHAPE, cross=True, **common)
     return TranslationModel(encoder, decoder, VOCABULARY, VOCABULARY, shared=True)
 
 
 def two_sided(method: str) -> TranslationModel:
     """The method in the decoder too, where cross-attention is part of every stage."""
-    encoder, decoder = (replace(SHAPE, method=method, cross=cross) for cross in (False, True))
+    encoder, decoder = (changed(SHAPE, method=method, cross=cross) for cross in (False, True))
     return TranslationModel(encoder, decoder, VOCABULARY, VOCABULARY, shared=False)
 
 
@@ -93,9 +93,9 @@ MODELS: dict[str, Callable[[], TextModel]] = {
     "macaron": lambda: translation(method="rk2", placement="macaron"),
     "san": lambda: translation(method="rk4", placement="san"),
     "no relative positions": lambda: translation(method="rk4", clip=0),
-    "language model": lambda: LanguageModel(replace(SHAPE, method="rk4"), VOCABULARY),
+    "language model": lambda: LanguageModel(changed(SHAPE, method="rk4"), VOCABULARY),
     "language model, multistep": lambda: LanguageModel(
-        replace(SHAPE, method="multistep"), VOCABULARY
+        changed(SHAPE, method="multistep"), VOCABULARY
     ),
 }
 
@@ -176,8 +176,8 @@ def most_bytes(model: TextModel, source: Tensor, target: Tensor) -> int:
 
 def base_like(method: str, layers: int = 6) -> tuple[TranslationModel, Tensor, Tensor]:
     """The base preset at a quarter of its width; one sentence length, 512 tokens."""
-    shape = StackShape(128, 512, 2, layers=layers)
-    encoder, decoder = replace(shape, method=method), replace(shape, cross=True)
+    shape = shape_of(128, 512, 2, layers=layers)
+    encoder, decoder = changed(shape, method=method), changed(shape, cross=True)
     model = TranslationModel(encoder, decoder, 50, 50, shared=True).train()
     draw = torch.Generator().manual_seed(2)
     source, target = (torch.randint(4, 50, (16, 32), generator=draw) for _ in range(2))

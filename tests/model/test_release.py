@@ -1,18 +1,18 @@
 """The authors' release: the layer's whole output as F, and dense connections around it."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from kutta.model import Stack, StackShape
+from kutta.model import Stack
 from kutta.model.field import Context
 from kutta.model.stack import Layer
+from tests.model.shapes import changed, shape_of
 
-PAPER = StackShape(12, 20, 3, layers=2, clip=0)
-SHAPE = replace(PAPER, replicate="release")
+PAPER = shape_of(12, 20, 3, layers=2, clip=0)
+SHAPE = changed(PAPER, replicate="release")
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("method", FORMULAS)
 @torch.no_grad()
 def test_two_layers_written_out(method: str, cross: bool) -> None:
-    stack = randomised(Stack(replace(SHAPE, method=method, cross=cross)))
+    stack = randomised(Stack(changed(SHAPE, method=method, cross=cross)))
     y, memory = torch.randn(5, 3, 12), torch.randn(4, 3, 12) if cross else None
     one, two = stack.each_layer()
     step = FORMULAS[method]
@@ -82,7 +82,7 @@ def test_two_layers_written_out(method: str, cross: bool) -> None:
 
 
 def test_learned_weights_weigh_whole_outputs() -> None:
-    stack = Stack(replace(SHAPE, method="rk2", gamma="learned", layers=1)).eval()
+    stack = Stack(changed(SHAPE, method="rk2", gamma="learned", layers=1)).eval()
     (layer,) = stack.each_layer()
     ((_, solver),) = layer.steps()
     solver.learned_gamma.data = torch.tensor([0.2, 0.7])
@@ -94,7 +94,7 @@ def test_learned_weights_weigh_whole_outputs() -> None:
 
 
 def test_rows_start_at_the_mean_and_only_layers_are_normed() -> None:
-    stack = Stack(replace(SHAPE, layers=4))
+    stack = Stack(changed(SHAPE, layers=4))
     assert [row.tolist() for row in stack.dense.rows] == [
         pytest.approx([1 / (t + 1)] * (t + 1)) for t in range(5)
     ]
@@ -107,7 +107,7 @@ def test_rows_start_at_the_mean_and_only_layers_are_normed() -> None:
 
 @pytest.mark.parametrize("cross", [False, True])
 def test_euler_differs_from_the_paper_by_the_dense_connections_only(cross: bool) -> None:
-    release, paper = Stack(replace(SHAPE, cross=cross)).eval(), Stack(replace(PAPER, cross=cross))
+    release, paper = Stack(changed(SHAPE, cross=cross)).eval(), Stack(changed(PAPER, cross=cross))
     y, memory = torch.randn(5, 3, 12), torch.randn(4, 3, 12) if cross else None
     own = {name: p for name, p in release.state_dict().items() if not name.startswith("dense")}
     paper.eval().load_state_dict(own)
@@ -123,7 +123,7 @@ def test_without_dense_connections_every_block_multiplies_y(method: str, factor:
 
     65/24 is RK4 at F(y) = y: 1 + 1 + 1/2 + 1/6 + 1/24.
     """
-    stack = Stack(replace(SHAPE, method=method, layers=36)).eval()
+    stack = Stack(changed(SHAPE, method=method, layers=36)).eval()
     y = torch.randn(5, 3, 12)
     norms = [y.norm()]
     z = y
@@ -140,7 +140,7 @@ def test_without_dense_connections_every_block_multiplies_y(method: str, factor:
 @pytest.mark.parametrize("method", ["rk2", "rk4"])
 @torch.no_grad()
 def test_with_dense_connections_36_layers_stay_small(method: str) -> None:
-    stack = Stack(replace(SHAPE, method=method, layers=36)).eval()
+    stack = Stack(changed(SHAPE, method=method, layers=36)).eval()
     inputs: list[float] = []
     for layer in stack.layers:
         layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0].norm().item()))

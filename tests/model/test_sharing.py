@@ -1,16 +1,15 @@
 """Universal Transformer and shared gamma: one object for all layers."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
 
-from kutta.model import Stack, StackShape
+from kutta.model import Stack
 from kutta.model.field import Context
 from kutta.ode import TABLEAUX, RungeKutta
+from tests.model.shapes import changed, shape_of
 
-SHAPE = StackShape(12, 20, 3, layers=4, clip=0)
+SHAPE = shape_of(12, 20, 3, layers=4, clip=0)
 SIZES = [1, 2, 6, 12]
 
 
@@ -25,18 +24,18 @@ def count(module: nn.Module) -> int:
 
 @pytest.mark.parametrize("cross", [False, True])
 def test_shared_layers_do_not_grow_with_depth(cross: bool) -> None:
-    shape = replace(SHAPE, share_layers=True, cross=cross)
-    assert len({count(Stack(replace(shape, layers=n))) for n in SIZES}) == 1
-    assert count(Stack(replace(shape, layers=1))) == count(
-        Stack(replace(shape, layers=1, share_layers=False))
+    shape = changed(SHAPE, share_layers=True, cross=cross)
+    assert len({count(Stack(changed(shape, layers=n))) for n in SIZES}) == 1
+    assert count(Stack(changed(shape, layers=1))) == count(
+        Stack(changed(shape, layers=1, share_layers=False))
     )
 
 
 @pytest.mark.parametrize("placement", ["san+ffn", "san/ffn"])
 def test_gamma_stays_per_block_unless_it_is_shared(placement: str) -> None:
     def own(**settings: object) -> int:
-        learned = replace(SHAPE, method="rk4", gamma="learned", placement=placement, **settings)
-        return count(Stack(learned)) - count(Stack(replace(learned, gamma="tableau")))
+        learned = changed(SHAPE, method="rk4", gamma="learned", placement=placement, **settings)
+        return count(Stack(learned)) - count(Stack(changed(learned, gamma="tableau")))
 
     blocks = 4 if placement == "san+ffn" else 8
     assert own(share_layers=True) == own() == blocks * 4
@@ -45,7 +44,7 @@ def test_gamma_stays_per_block_unless_it_is_shared(placement: str) -> None:
 
 def test_a_shared_euler_stack_is_so_many_steps_of_one_field() -> None:
     """dy/dt = F(y) with an F that does not know the depth: autonomous."""
-    stack = Stack(replace(SHAPE, share_layers=True, layers=5)).eval()
+    stack = Stack(changed(SHAPE, share_layers=True, layers=5)).eval()
     first = next(stack.each_layer())
     y = torch.randn(7, 3, 12)
     result = stack(y, Context())
@@ -57,7 +56,7 @@ def test_a_shared_euler_stack_is_so_many_steps_of_one_field() -> None:
 
 def test_gradients_of_the_uses_add_up() -> None:
     """Against the same weights copied into layers of their own."""
-    shared = Stack(replace(SHAPE, share_layers=True)).eval()
+    shared = Stack(changed(SHAPE, share_layers=True)).eval()
     apart = Stack(SHAPE).eval()
     apart.load_state_dict(shared.state_dict())
     y = torch.randn(7, 3, 12)
@@ -75,7 +74,7 @@ def test_gradients_of_the_uses_add_up() -> None:
 
 
 def test_a_shared_gamma_is_the_weight_of_every_block_and_of_no_plain_step() -> None:
-    shape = replace(SHAPE, method="rk2", gamma="learned", placement="san", share_gamma=True)
+    shape = changed(SHAPE, method="rk2", gamma="learned", placement="san", share_gamma=True)
     stack = Stack(shape).eval()
     gammas = {name for name, _ in stack.named_parameters() if "solvers" in name}
     assert gammas == {"layers.0.solvers.0.learned_gamma"}
@@ -95,20 +94,20 @@ def test_a_shared_gamma_is_the_weight_of_every_block_and_of_no_plain_step() -> N
 @pytest.mark.parametrize("method", ["dlcl", "multistep", "rk2"])
 def test_coefficients_that_are_not_gamma_stay_per_block(method: str) -> None:
     """DLCL's rows differ in length: sharing gamma must leave them alone."""
-    plain, shared = (Stack(replace(SHAPE, method=method, share_gamma=s)) for s in (False, True))
+    plain, shared = (Stack(changed(SHAPE, method=method, share_gamma=s)) for s in (False, True))
     assert count(plain) == count(shared)
     shared.eval()(torch.randn(7, 3, 12), Context())
 
 
 def test_a_stack_without_layers_is_its_norm() -> None:
-    stack = Stack(replace(SHAPE, layers=0, share_layers=True, share_gamma=True, gamma="learned"))
+    stack = Stack(changed(SHAPE, layers=0, share_layers=True, share_gamma=True, gamma="learned"))
     y = torch.randn(7, 3, 12)
     assert torch.equal(stack(y, Context()), stack.norm(y))
 
 
 def test_gamma_starts_where_the_shape_says() -> None:
     for start, first in (("ones", [1.0, 1.0]), ("tableau", [0.5, 0.5])):
-        stack = Stack(replace(SHAPE, method="rk2", gamma="learned", start=start))
+        stack = Stack(changed(SHAPE, method="rk2", gamma="learned", start=start))
         for layer in stack.each_layer():
             ((_, solver),) = layer.steps()
             assert isinstance(solver, RungeKutta)

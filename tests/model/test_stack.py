@@ -15,11 +15,12 @@ from kutta.model.dropout import Dropout
 from kutta.model.field import Context
 from kutta.model.stack import Layer
 from kutta.ode import METHODS, TABLEAUX, ButcherTableau
+from tests.model.shapes import changed, shape_of
 
 T, B, S, D, HEADS, CLIP = 5, 3, 4, 12, 3, 2
 OWN = ButcherTableau.own([["1/3"], [0, "2/3"]], ["1/4", 0, "3/4"])  # for the method "custom"
-ENCODER = StackShape(D, 20, HEADS, layers=3, clip=CLIP, tableau=OWN)
-DECODER = replace(ENCODER, cross=True)
+ENCODER = shape_of(D, 20, HEADS, layers=3, clip=CLIP, tableau=OWN)
+DECODER = changed(ENCODER, cross=True)
 SHAPES = pytest.mark.parametrize("shape", [ENCODER, DECODER], ids=["encoder", "decoder"])
 COMBINATIONS = [
     (method, placement)
@@ -103,7 +104,7 @@ FORMULAS = {"euler": euler, "rk2": heun, "rk4": runge}
 def test_euler_is_the_plain_pre_norm_loop_to_the_last_bit(
     shape: StackShape, placement: str
 ) -> None:
-    stack = randomised(Stack(replace(shape, method="euler", placement=placement)))
+    stack = randomised(Stack(changed(shape, method="euler", placement=placement)))
     y, context, memory = setting(shape)
     result = stack(y, context, memory)
     for layer in stack.each_layer():
@@ -117,7 +118,7 @@ def test_euler_is_the_plain_pre_norm_loop_to_the_last_bit(
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("method", FORMULAS)
 def test_each_placement_is_its_formula(shape: StackShape, placement: str, method: str) -> None:
-    stack = randomised(Stack(replace(shape, method=method, placement=placement)))
+    stack = randomised(Stack(changed(shape, method=method, placement=placement)))
     y, context, memory = setting(shape)
     result = stack(y, context, memory)
     chosen = FORMULAS[method]
@@ -145,8 +146,8 @@ def test_every_allowed_combination_depends_on_the_method(
     shape: StackShape, placement: str, method: str
 ) -> None:
     """With the same weights, no method or placement silently falls back to Euler."""
-    stack = randomised(Stack(replace(shape, method=method, placement=placement)))
-    plain = Stack(replace(shape, method="euler", placement=placement)).eval()
+    stack = randomised(Stack(changed(shape, method=method, placement=placement)))
+    plain = Stack(changed(shape, method="euler", placement=placement)).eval()
     plain.load_state_dict(stack.state_dict(), strict=False)
     arguments = setting(shape)
     difference = (stack(*arguments) - plain(*arguments)).abs().max()
@@ -155,7 +156,7 @@ def test_every_allowed_combination_depends_on_the_method(
 
 def test_the_field_of_san_ffn_is_the_increment_of_the_paper() -> None:
     """u = SAN(LN1(y)); F(y) = u + FFN(LN2(y + u)); Leapfrog shows F itself: y0 + 2 F(y1)."""
-    stack = randomised(Stack(replace(ENCODER, method="leapfrog", layers=2)))
+    stack = randomised(Stack(changed(ENCODER, method="leapfrog", layers=2)))
     y0, context, _ = setting(ENCODER)
 
     def F(layer: Layer, y: Tensor) -> Tensor:
@@ -169,7 +170,7 @@ def test_the_field_of_san_ffn_is_the_increment_of_the_paper() -> None:
 
 
 def test_polynet_applies_the_field_to_the_increment() -> None:
-    stack = randomised(Stack(replace(ENCODER, method="polynet", placement="ffn", layers=1)))
+    stack = randomised(Stack(changed(ENCODER, method="polynet", placement="ffn", layers=1)))
     y, context, _ = setting(ENCODER)
     (layer,) = stack.each_layer()
     after = y + layer.san(y, context)
@@ -181,7 +182,7 @@ def test_polynet_applies_the_field_to_the_increment() -> None:
 @pytest.mark.parametrize("method", ["multistep", "dlcl"])
 def test_learned_history_methods_start_as_euler(method: str) -> None:
     """And move away from it once their coefficients do."""
-    stack, plain = Stack(replace(ENCODER, method=method)).eval(), Stack(ENCODER).eval()
+    stack, plain = Stack(changed(ENCODER, method=method)).eval(), Stack(ENCODER).eval()
     plain.load_state_dict(stack.state_dict(), strict=False)
     y, context, _ = setting(ENCODER)
     torch.testing.assert_close(stack(y, context), plain(y, context), rtol=1e-5, atol=1e-5)
@@ -195,8 +196,8 @@ def test_learned_history_methods_start_as_euler(method: str) -> None:
 def test_two_euler_layers_with_shared_weights_are_one_rk2_layer_with_gamma_one(
     shape: StackShape,
 ) -> None:
-    two = Stack(replace(shape, layers=2)).eval()
-    one = Stack(replace(shape, layers=1, method="rk2", gamma="ones")).eval()
+    two = Stack(changed(shape, layers=2)).eval()
+    one = Stack(changed(shape, layers=1, method="rk2", gamma="ones")).eval()
     two.layers[1].load_state_dict(two.layers[0].state_dict())
     one.layers[0].load_state_dict(two.layers[0].state_dict())
     arguments = setting(shape)
@@ -206,9 +207,9 @@ def test_two_euler_layers_with_shared_weights_are_one_rk2_layer_with_gamma_one(
 @pytest.mark.parametrize("method", TABLEAUX)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_learned_gamma_starts_as_gamma_one_to_the_last_bit(method: str, placement: str) -> None:
-    shape = replace(ENCODER, method=method, placement=placement)
-    learned = Stack(replace(shape, gamma="learned")).eval()
-    ones = Stack(replace(shape, gamma="ones")).eval()
+    shape = changed(ENCODER, method=method, placement=placement)
+    learned = Stack(changed(shape, gamma="learned")).eval()
+    ones = Stack(changed(shape, gamma="ones")).eval()
     ones.load_state_dict(learned.state_dict(), strict=False)
     y, context, _ = setting(ENCODER)
     if method == "euler" and placement == "san+ffn":
@@ -221,7 +222,7 @@ def test_learned_gamma_starts_as_gamma_one_to_the_last_bit(method: str, placemen
 @pytest.mark.parametrize("method", METHODS)
 def test_every_parameter_receives_a_gradient(method: str) -> None:
     gamma = "learned" if method in TABLEAUX or method == "custom" else "tableau"
-    stack = randomised(Stack(replace(DECODER, method=method, gamma=gamma)))
+    stack = randomised(Stack(changed(DECODER, method=method, gamma=gamma)))
     (stack(*setting(DECODER)) ** 3).sum().backward()
     for name, parameter in stack.named_parameters():
         assert parameter.grad is not None, name
@@ -232,7 +233,7 @@ def test_every_parameter_receives_a_gradient(method: str) -> None:
 def test_weights_are_named_by_sublayer_and_fit_every_method(method: str, placement: str) -> None:
     """Macaron has a second feed-forward part, all else is the same."""
     names = set(Stack(DECODER).state_dict())
-    other = set(Stack(replace(DECODER, method=method, placement=placement)).state_dict())
+    other = set(Stack(changed(DECODER, method=method, placement=placement)).state_dict())
     more = {name for name in other if "solvers" in name or "ffn_before" in name}
     assert names == other - more
     twice = {name.replace("ffn_before", "ffn") for name in more if "ffn_before" in name}
@@ -243,7 +244,7 @@ def test_weights_are_named_by_sublayer_and_fit_every_method(method: str, placeme
 
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(InputError, match="rk4"):
-        Stack(replace(ENCODER, method="rk5"))
+        Stack(changed(ENCODER, method="rk5"))
 
 
 # Dropout and norms inside the field
@@ -251,8 +252,8 @@ def test_an_unknown_method_is_refused() -> None:
 
 def masks(method: str, placement: str, part: str) -> list[Tensor]:
     """Which elements of a sublayer's output were dropped, one tensor for every evaluation."""
-    shape = replace(ENCODER, method=method, placement=placement, layers=1, dropout=0.5)
-    stack = Stack(replace(shape, attention_dropout=0.0, relu_dropout=0.0)).train()
+    shape = changed(ENCODER, method=method, placement=placement, layers=1, dropout=0.5)
+    stack = Stack(changed(shape, attention_dropout=0.0, relu_dropout=0.0)).train()
     seen: list[Tensor] = []
     dropout: Dropout = getattr(stack.layers[0], part).dropout
     dropout.register_forward_hook(lambda module, inputs, output: seen.append(output == 0))
@@ -280,7 +281,7 @@ def test_plain_sublayers_are_evaluated_once() -> None:
 @pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "relu_dropout"])
 def test_each_kind_of_dropout_acts_in_training_only(kind: str) -> None:
     rates = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0, kind: 0.5}
-    stack = Stack(replace(DECODER, method="rk2", **rates))
+    stack = Stack(changed(DECODER, method="rk2", **rates))
     arguments = setting(DECODER)
     assert not torch.equal(stack.train()(*arguments), stack(*arguments))
     assert torch.equal(stack.eval()(*arguments), stack(*arguments))
@@ -292,7 +293,7 @@ def test_each_kind_of_dropout_acts_in_training_only(kind: str) -> None:
 
 @SHAPES
 def test_there_is_a_norm_in_every_sublayer_and_one_at_the_end(shape: StackShape) -> None:
-    stack = Stack(replace(shape, method="rk4"))
+    stack = Stack(changed(shape, method="rk4"))
     norms = [m for m in stack.modules() if isinstance(m, torch.nn.LayerNorm)]
     assert len(norms) == shape.layers * (3 if shape.cross else 2) + 1
     assert all(norm.eps == 1e-5 for norm in norms)

@@ -1,22 +1,22 @@
 """Parameters of their own for the stages of a block: counted, placed and learned by each stage."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from kutta.model import LanguageModel, Stack, StackShape, TranslationModel
+from kutta.model import LanguageModel, Stack, TranslationModel
 from kutta.model.field import Context, Sublayer
 from kutta.model.grow import grow
 from kutta.model.stack import Layer
 from kutta.model.weights import fill, own_tensors
 from kutta.ode import METHODS, TABLEAUX
+from tests.model.shapes import changed, shape_of
 
 D, FFN, HEADS, CLIP, LAYERS, VOCABULARY = 12, 20, 3, 2, 2, 17
-SHAPE = StackShape(D, FFN, HEADS, layers=LAYERS, clip=CLIP)
-SEPARATE = replace(SHAPE, stage_parameters="separate")
+SHAPE = shape_of(D, FFN, HEADS, layers=LAYERS, clip=CLIP)
+SEPARATE = changed(SHAPE, stage_parameters="separate")
 
 # A norm has 2 D numbers, a projection from n to m has m (n + 1).
 SAN = 2 * D + 3 * D * (D + 1) + D * (D + 1) + (2 * CLIP + 1) * D // HEADS
@@ -52,14 +52,14 @@ def count(stack: Stack) -> int:
 )
 def test_the_parameters_by_hand(settings: dict[str, Any], layer: int) -> None:
     norm = 2 * D
-    assert count(Stack(replace(SEPARATE, **settings))) == LAYERS * layer + norm
-    shared = Stack(replace(SEPARATE, **settings, share_layers=True))
+    assert count(Stack(changed(SEPARATE, **settings))) == LAYERS * layer + norm
+    shared = Stack(changed(SEPARATE, **settings, share_layers=True))
     of_gamma = 2 if settings.get("gamma") == "learned" else 0
     assert count(shared) == layer + (LAYERS - 1) * of_gamma + norm
 
 
 def test_a_predictor_corrector_has_parameters_for_its_correction_too() -> None:
-    pc2 = Stack(replace(SEPARATE, method="pc2"))
+    pc2 = Stack(changed(SEPARATE, method="pc2"))
     solvers = sum(p.numel() for name, p in pc2.named_parameters() if "solvers" in name)
     assert count(pc2) == LAYERS * 3 * (SAN + FEED) + 2 * D + solvers
 
@@ -82,8 +82,8 @@ def models(**settings: Any) -> tuple[TranslationModel, TranslationModel]:
     """A model with separate parameters and one with shared ones, the same in all stages."""
     made: list[TranslationModel] = []
     for stages in ("separate", "shared"):
-        encoder = replace(SHAPE, stage_parameters=stages, **settings)
-        decoder = replace(encoder, cross=True)
+        encoder = changed(SHAPE, stage_parameters=stages, **settings)
+        decoder = changed(encoder, cross=True)
         made.append(TranslationModel(encoder, decoder, VOCABULARY, VOCABULARY, shared=True).eval())
     separate, shared = made
     with torch.no_grad():
@@ -141,7 +141,7 @@ def stage(layer: Layer, number: int) -> list[Sublayer]:
 
 
 def test_evaluation_i_takes_the_parameters_of_stage_i() -> None:
-    rk2, rk4 = (Stack(replace(SEPARATE, method=m, clip=0)).double().eval() for m in ("rk2", "rk4"))
+    rk2, rk4 = (Stack(changed(SEPARATE, method=m, clip=0)).double().eval() for m in ("rk2", "rk4"))
     y = torch.randn(5, 3, D, dtype=torch.float64)
     expected = y
     for layer in rk2.each_layer():
@@ -164,7 +164,7 @@ def test_with_one_evaluation_it_is_the_same_model(method: str) -> None:
     made: list[LanguageModel] = []
     for stages in ("shared", "separate"):
         torch.manual_seed(3)
-        shape = replace(SHAPE, method=method, stage_parameters=stages)
+        shape = changed(SHAPE, method=method, stage_parameters=stages)
         made.append(LanguageModel(shape, VOCABULARY).eval())
     shared, separate = (own_tensors(model) for model in made)
     assert shared.keys() == separate.keys()
@@ -172,7 +172,7 @@ def test_with_one_evaluation_it_is_the_same_model(method: str) -> None:
 
 
 def test_a_shared_model_has_no_name_of_a_stage_and_a_separate_one_has_all_of_its_names() -> None:
-    shared, separate = (Stack(replace(s, method="rk4")).state_dict() for s in (SHAPE, SEPARATE))
+    shared, separate = (Stack(changed(s, method="rk4")).state_dict() for s in (SHAPE, SEPARATE))
     assert not any("stages" in name for name in shared)
     later = {name for name in separate if ".stages." in name}
     assert separate.keys() - later == shared.keys()
@@ -182,7 +182,7 @@ def test_a_shared_model_has_no_name_of_a_stage_and_a_separate_one_has_all_of_its
 
 def test_rows_of_a_decoder_can_be_chosen() -> None:
     """Each stage reads the source through a projection of its own: all of them are reordered."""
-    shape = replace(SEPARATE, method="rk2", cross=True)
+    shape = changed(SEPARATE, method="rk2", cross=True)
     model = TranslationModel(SEPARATE, shape, VOCABULARY, VOCABULARY, shared=True).eval()
     source, target = batch()
     rows = torch.tensor([2, 0, 0, 1])
@@ -198,7 +198,7 @@ def test_rows_of_a_decoder_can_be_chosen() -> None:
 
 @torch.no_grad()
 def test_every_stage_is_drawn_as_usual() -> None:
-    model = LanguageModel(replace(SEPARATE, d_model=96, ffn=192, method="rk4", layers=1), 17)
+    model = LanguageModel(changed(SEPARATE, d_model=96, ffn=192, method="rk4", layers=1), 17)
     (layer,) = model.decoder.each_layer()
     parts = [stage(layer, number) for number in (1, 2, 3, 4)]
     bound = (6 / (2 * 96)) ** 0.5  # Xavier's, of the query, key and value projections
@@ -213,7 +213,7 @@ def test_every_stage_is_drawn_as_usual() -> None:
 
 @torch.no_grad()
 def test_depth_scaled_initialisation_scales_every_stage() -> None:
-    shape = replace(SEPARATE, d_model=96, heads=2, method="rk2", init="depth-scaled", layers=4)
+    shape = changed(SEPARATE, d_model=96, heads=2, method="rk2", init="depth-scaled", layers=4)
     first, *_, last = LanguageModel(shape, VOCABULARY).decoder.each_layer()
     for number in (1, 2):
         deviations = [stage(layer, number)[1].up.weight.std() for layer in (first, last)]
@@ -221,8 +221,8 @@ def test_depth_scaled_initialisation_scales_every_stage() -> None:
 
 
 def test_a_grown_model_halves_the_increments_of_every_stage() -> None:
-    shallow = LanguageModel(replace(SEPARATE, method="rk2", layers=1), VOCABULARY).eval()
-    deep = LanguageModel(replace(SEPARATE, method="rk2", layers=2), VOCABULARY).eval()
+    shallow = LanguageModel(changed(SEPARATE, method="rk2", layers=1), VOCABULARY).eval()
+    deep = LanguageModel(changed(SEPARATE, method="rk2", layers=2), VOCABULARY).eval()
     tensors = grow(own_tensors(shallow), {"decoder": 1}, deep)
     fill(deep, tensors, "here")
     before = own_tensors(shallow)

@@ -10,8 +10,8 @@ from kutta import __version__
 from kutta.config import ModelConfig
 from kutta.errors import InputError
 from kutta.model import TranslationModel
-from kutta.model.build import build_model
-from kutta.model.weights import load_weights, own_tensors, read_shapes, save_weights
+from kutta.model.transformer import build_model
+from kutta.model.weights import fill, own_tensors, read_shapes, read_tensors, write_tensors
 
 
 def tiny(seed: int, shared: bool = True, **settings: object) -> TranslationModel:
@@ -30,8 +30,8 @@ def test_loading_gives_the_saved_weights(
     tmp_path: Path, shared: bool, settings: dict[str, object]
 ) -> None:
     saved, loaded = tiny(1, shared, **settings), tiny(2, shared, **settings)
-    save_weights(saved, tmp_path / "model.safetensors")
-    load_weights(loaded, tmp_path / "model.safetensors")
+    write_tensors(own_tensors(saved), tmp_path / "model.safetensors")
+    fill(loaded, read_tensors(tmp_path / "model.safetensors"), str(tmp_path / "model.safetensors"))
     assert saved.state_dict().keys() == loaded.state_dict().keys()
     for name, tensor in saved.state_dict().items():
         assert torch.equal(tensor, loaded.state_dict()[name])
@@ -42,7 +42,7 @@ def test_loading_gives_the_saved_weights(
 
 def test_a_shared_tensor_is_stored_once(tmp_path: Path) -> None:
     model = tiny(1)
-    save_weights(model, tmp_path / "model.safetensors")
+    write_tensors(own_tensors(model), tmp_path / "model.safetensors")
     shapes = read_shapes(tmp_path / "model.safetensors")
     assert shapes == {name: tuple(tensor.shape) for name, tensor in own_tensors(model).items()}
     assert [name for name in shapes if "embedding" in name] == ["target_embedding.tokens.weight"]
@@ -53,7 +53,7 @@ def test_a_shared_tensor_is_stored_once(tmp_path: Path) -> None:
 
 def test_equal_weights_are_equal_files_and_name_the_version(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        save_weights(tiny(1), tmp_path / name)
+        write_tensors(own_tensors(tiny(1)), tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     with safe_open(tmp_path / "a", framework="pt") as file:
         assert file.metadata() == {"kutta": __version__}
@@ -72,20 +72,22 @@ def test_equal_weights_are_equal_files_and_name_the_version(tmp_path: Path) -> N
 def test_weights_of_another_model_are_refused_and_change_nothing(
     tmp_path: Path, other: dict[str, object], message: str
 ) -> None:
-    save_weights(tiny(1), tmp_path / "model.safetensors")
+    write_tensors(own_tensors(tiny(1)), tmp_path / "model.safetensors")
     model = tiny(2, **other)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with pytest.raises(InputError, match=message):
-        load_weights(model, tmp_path / "model.safetensors")
+        fill(
+            model, read_tensors(tmp_path / "model.safetensors"), str(tmp_path / "model.safetensors")
+        )
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
 
 
 def test_unreadable_files_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"There is no .*absent"):
-        load_weights(tiny(1), tmp_path / "absent")
+        fill(tiny(1), read_tensors(tmp_path / "absent"), str(tmp_path / "absent"))
     (tmp_path / "noise").write_bytes(b"\x00" * 64)
-    for read in (read_shapes, lambda path: load_weights(tiny(1), path)):
+    for read in (read_shapes, lambda path: fill(tiny(1), read_tensors(path), str(path))):
         with pytest.raises(InputError, match=r"noise is damaged"):
             read(tmp_path / "noise")
         with pytest.raises(InputError, match=r"Cannot read|damaged"):
@@ -94,7 +96,7 @@ def test_unreadable_files_are_told(tmp_path: Path) -> None:
 
 def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.safetensors"
-    save_weights(tiny(1), path)
+    write_tensors(own_tensors(tiny(1)), path)
     before = path.read_bytes()
 
     def full(*_: object) -> int:
@@ -102,6 +104,6 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match="No space left"):
-        save_weights(tiny(2), path)
+        write_tensors(own_tensors(tiny(2)), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

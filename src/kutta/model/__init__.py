@@ -1,9 +1,9 @@
 """The Transformer as an integrator of y over depth."""
 
 from kutta.model.decoding import DecoderState, TextModel
-from kutta.model.language import LanguageModel
-from kutta.model.stack import PLACEMENTS, Stack, StackShape
-from kutta.model.transformer import Memory, TranslationModel
+from kutta.model.shape import PLACEMENTS, StackShape
+from kutta.model.stack import Stack
+from kutta.model.transformer import LanguageModel, Memory, TranslationModel
 
 __all__ = [
     "PLACEMENTS",

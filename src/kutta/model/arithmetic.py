@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from kutta.model.decoding import Embedding, OutputLayer, TextModel
-from kutta.model.stack import Layer, Stack
-from kutta.ode import Solver
+from kutta.model.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ def cost_of(model: TextModel) -> Cost:
         encoder=_count(encoder),
         decoder=_count([model.decoder]),
         solver=_count(solvers),
-        per_source_token=_evaluated(encoder) + projected,
-        per_target_token=_evaluated([model.decoder]) + model.output_weight.numel(),
+        per_source_token=sum(map(_evaluated, encoder)) + projected,
+        per_target_token=_evaluated(model.decoder) + model.output_weight.numel(),
     )
 
 
@@ -62,21 +61,14 @@ def _products(module: nn.Module) -> int:
     return sum(m.weight.numel() for m in module.modules() if isinstance(m, nn.Linear))
 
 
-def _gates(solver: Solver) -> int:
-    """Multiply-adds per token of a solver's own matrix, which only gated weights have."""
-    return sum(matrix.numel() for matrix in solver.parameters() if matrix.dim() == 2)
-
-
-def _evaluated(stacks: Iterable[Stack]) -> int:
-    return sum(_evaluated_layer(layer) for stack in stacks for layer in stack.each_layer())
-
-
-def _evaluated_layer(layer: Layer) -> int:
-    """Multiply-adds per token of a layer; the memory's projection is not part of a stage."""
-    once = {name: _products(layer.part(name)) for block in layer.blocks for name in block.parts}
-    if layer.cross is not None:
-        once["cross"] -= _products(layer.cross.attention.kv)
-    return sum(
-        solver.evaluations * sum(once[name] for name in block.parts) + _gates(solver)
-        for block, solver in layer.steps()
-    )
+def _evaluated(stack: Stack) -> int:
+    """Multiply-adds per token of a stack; the memory's projection is not part of a stage."""
+    total = 0
+    for layer in stack.each_layer():
+        for block, solver in layer.steps():
+            once = sum(_products(layer.sublayers(name)[0]) for name in block.parts)
+            if layer.cross is not None and "cross" in block.parts:
+                once -= _products(layer.cross.attention.kv)
+            gates = sum(matrix.numel() for matrix in solver.parameters() if matrix.dim() == 2)
+            total += solver.evaluations * once + gates
+    return total

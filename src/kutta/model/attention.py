@@ -6,6 +6,7 @@ Projections that are computed together are stored together, interleaved by head,
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +22,11 @@ class KeyValues:
     keys: Tensor
     values: Tensor
 
-    def append(self, keys: Tensor, values: Tensor) -> None:
+    def append(self, keys: Tensor, values: Tensor) -> Self:
         """Add the keys and values of further positions."""
         self.keys = torch.cat([self.keys, keys])
         self.values = torch.cat([self.values, values])
+        return self
 
     def select(self, rows: Tensor) -> None:
         """Keep or reorder rows of the batch; rows (B',) may repeat."""
@@ -32,11 +34,14 @@ class KeyValues:
         self.values = self.values.index_select(1, rows)
 
 
-def relative_offsets(queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
+def relative_offsets(queries: int, keys: int, clip: int, device: torch.device) -> Tensor | None:
     """Row of the relative-position table for each (query, key): clip(j - i) + clip, (T, S).
 
-    The queries are the last `queries` of the `keys` positions, as in cached decoding.
+    The queries are the last `queries` of the `keys` positions, as in cached decoding. A clip of 0
+    stands for no relative positions.
     """
+    if clip == 0:
+        return None
     i = torch.arange(keys - queries, keys, device=device)
     j = torch.arange(keys, device=device)
     return (j[None, :] - i[:, None]).clamp(-clip, clip) + clip
@@ -53,20 +58,16 @@ def attend(
     # GPUs have fused kernels; on a CPU the products are faster, and dropout draws as elsewhere.
     by = by_products if q.device.type == "cpu" else by_fused_kernel
     if relative is not None:
-        bias = _with_positions(q, bias, relative)
+        # bias + q r / sqrt(d_h), (T, B*H, S): one product per query, as the heads share r_ij.
+        start = q.new_zeros(1, 1, 1) if bias is None else bias
+        bias = torch.baddbmm(start, q.flatten(1, 2), relative.transpose(1, 2), alpha=_scale(q))
     return by(q, kv, bias, dropout).reshape(*q.shape[:2], -1)
-
-
-def _with_positions(q: Tensor, bias: Tensor | None, relative: Tensor) -> Tensor:
-    """bias + q r / sqrt(d_h), (T, B*H, S): one product per query, as the heads share r_ij."""
-    start = _nothing(q) if bias is None else bias
-    return torch.baddbmm(start, q.flatten(1, 2), relative.transpose(1, 2), alpha=_scale(q))
 
 
 def by_products(q: Tensor, kv: KeyValues, bias: Tensor | None, dropout: Dropout) -> Tensor:
     """softmax(q k / sqrt(d_h) + bias) v as two products, q as in `attend`: (T, B, H, d_h)."""
     keys, values = kv.keys.flatten(1, 2), kv.values.flatten(1, 2)
-    start = (_nothing(q) if bias is None else bias).transpose(0, 1)
+    start = (q.new_zeros(1, 1, 1) if bias is None else bias).transpose(0, 1)
     # Scaled within the product, which spares a copy of q.
     content = (q.flatten(1, 2).transpose(0, 1), keys.permute(1, 2, 0))
     logits = torch.baddbmm(start, *content, alpha=_scale(q))
@@ -90,11 +91,6 @@ def _scale(q: Tensor) -> float:
     return q.shape[-1] ** -0.5
 
 
-def _nothing(q: Tensor) -> Tensor:
-    """A bias of zero for all."""
-    return q.new_zeros(()).expand(1, 1, 1)
-
-
 class SelfAttention(nn.Module):
     """Multi-head self-attention; `clip` > 0 adds relative positions up to that distance."""
 
@@ -114,14 +110,11 @@ class SelfAttention(nn.Module):
         """x (T, B, d) -> (T, B, d). With a cache, x are the newest positions only."""
         T, B, _ = x.shape
         q, k, v = self.qkv(x).view(T, B, self.heads, 3, -1).unbind(3)
-        fresh = KeyValues(k, v)
-        if cache is not None:
-            cache.append(k, v)
-            fresh = cache
+        seen = KeyValues(k, v) if cache is None else cache.append(k, v)
         relative = None
         if self.relative is not None and offsets is not None:
             relative = functional.embedding(offsets, self.relative).to(q.dtype)
-        return self.out(attend(q, fresh, bias, relative, self.dropout))
+        return self.out(attend(q, seen, bias, relative, self.dropout))
 
     def empty_cache(self, rows: int) -> KeyValues:
         """A cache of no positions for `rows` sentences."""

@@ -84,10 +84,10 @@ class TextModel(nn.Module):
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Feed tokens (B,) at the next position; return logits (B, V) for the one after."""
-        length = state.position + 1
+        length, shape = state.position + 1, self.decoder.shape
         context = Context(
-            offsets=offsets(self.decoder, 1, length, tokens.device),
-            memory_bias=over_heads(state.memory_bias, self.decoder.shape.heads, 1),
+            offsets=relative_offsets(1, length, shape.clip, tokens.device),
+            memory_bias=over_heads(state.memory_bias, shape.heads, 1),
         )
         y = self.target_embedding(tokens[:, None], start=state.position)
         hidden = self.decoder(y, context, states=state.layers)
@@ -96,20 +96,13 @@ class TextModel(nn.Module):
 
     def causal(self, target_in: Tensor, memory_bias: Tensor | None = None) -> Context:
         """The context of teacher forcing on target_in (B, T): no position sees a later one."""
-        B, T = target_in.shape
-        heads = self.decoder.shape.heads
+        (B, T), shape = target_in.shape, self.decoder.shape
         future = self.output_weight.new_full((T, T), -math.inf).triu(1)[:, None]
         return Context(
-            bias=future.expand(T, B * heads, T),
-            offsets=offsets(self.decoder, T, T, target_in.device),
-            memory_bias=over_heads(memory_bias, heads, T),
+            bias=future.expand(T, B * shape.heads, T),
+            offsets=relative_offsets(T, T, shape.clip, target_in.device),
+            memory_bias=over_heads(memory_bias, shape.heads, T),
         )
-
-
-def offsets(stack: Stack, queries: int, keys: int, device: torch.device) -> Tensor | None:
-    """Rows of the relative-position tables of a stack, (T, S); None where it has none."""
-    clip = stack.shape.clip
-    return relative_offsets(queries, keys, clip, device) if clip else None
 
 
 def over_heads(bias: Tensor | None, heads: int, queries: int) -> Tensor | None:

@@ -14,7 +14,7 @@ from torch.nn import functional
 _LEVELS = 1 << 16
 
 
-class Dropout(nn.Module):
+class Dropout(nn.Dropout):
     """Zero each element with probability p and scale the rest by 1 / (1 - p), while training.
 
     Numbers come from `generator`, or else from torch's own. (A GPU has one of its own.)
@@ -22,31 +22,24 @@ class Dropout(nn.Module):
 
     generator: torch.Generator | None = None
 
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         if not self.training or self.p == 0.0:
-            return x
-        if _stock(x):
-            return functional.dropout(x, self.p)
-        keep, scale = _keep(x, self.p, self.generator)
+            return input
+        if _stock(input):
+            return functional.dropout(input, self.p)
+        keep, scale = _keep(input, self.p, self.generator)
         # One product, unless the scale would be rounded to sixteen bits with the factors.
-        return x * keep * scale if x.dtype.itemsize == 2 else x * keep.mul_(scale)
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
+        return input * keep * scale if input.dtype.itemsize == 2 else input * keep.mul_(scale)
 
 
 class ReluDropout(Dropout):
     """dropout(relu(x))."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0.0 or _stock(x):
-            return super().forward(torch.relu(x))
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0 or _stock(input):
+            return super().forward(torch.relu(input))
         # torch declares no types for apply
-        return cast(Any, _DropRelu).apply(x, self.p, self.generator)
+        return cast(Any, _DropRelu).apply(input, self.p, self.generator)
 
 
 class _DropRelu(torch.autograd.Function):

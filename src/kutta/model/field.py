@@ -2,18 +2,15 @@
 
 F is always the increment, never the layer's output: F(y) = SAN(LN(y)) and so on, with LayerNorm
 and dropout inside, so that every stage of a method norms its own argument and redraws dropout.
-`inner` is the sublayer without the norm, for post-norm layers, which apply it after the addition,
-and `output` names the linear layer it ends in.
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from kutta.model.attention import CrossAttention, KeyValues, SelfAttention
 from kutta.model.dropout import Dropout, ReluDropout
-from kutta.model.norm import make_norm
 from kutta.model.shape import StackShape
 
 
@@ -31,87 +28,75 @@ class Context:
     memory_bias: Tensor | None = None
 
 
-class SelfAttentionField(nn.Module):
-    """F(y) = SAN(LN(y))."""
+def make_norm(shape: StackShape) -> nn.Module:
+    """LayerNorm over the last dimension of states (T, B, d)."""
+    return nn.LayerNorm(shape.settings.d_model, eps=1e-5)
 
-    output = "attention.out"
+
+class Sublayer(nn.Module, ABC):
+    """F(y) = inner(LN(y)); a post-norm layer applies LN to the sum instead, so F(y) = inner(y)."""
+
+    output = "attention.out"  # the linear layer it ends in
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
         self.norm = make_norm(shape)
-        sizes = shape.d_model, shape.heads, shape.clip
-        self.attention = SelfAttention(*sizes, shape.attention_dropout)
-        self.dropout = Dropout(shape.dropout)
+        self.dropout = Dropout(shape.settings.dropout)
+        self.post_norm = shape.settings.norm == "post"
 
     def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         """y (T, B, d) -> dy (T, B, d)."""
-        return self.inner(self.norm(y), context, cache)
+        return self.inner(y if self.post_norm else self.norm(y), context, cache)
+
+    @abstractmethod
+    def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
+        """The sublayer without its norm: x (T, B, d) -> (T, B, d)."""
+
+
+class SelfAttentionField(Sublayer):
+    """F(y) = SAN(LN(y))."""
+
+    def __init__(self, shape: StackShape) -> None:
+        super().__init__(shape)
+        sizes = shape.settings.d_model, shape.heads, shape.clip
+        self.attention = SelfAttention(*sizes, shape.settings.attention_dropout)
 
     def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
-        """SAN(x), x (T, B, d)."""
         return self.dropout(self.attention(x, context.bias, context.offsets, cache))
 
 
-class CrossAttentionField(nn.Module):
+class CrossAttentionField(Sublayer):
     """F(y) = CrossAttention(LN(y), memory)."""
 
-    output = "attention.out"
-
     def __init__(self, shape: StackShape) -> None:
-        super().__init__()
-        self.norm = make_norm(shape)
-        sizes = shape.d_model, shape.heads
-        self.attention = CrossAttention(*sizes, shape.attention_dropout)
-        self.dropout = Dropout(shape.dropout)
-
-    def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
-        """y (T, B, d) -> dy (T, B, d)."""
-        return self.inner(self.norm(y), context, cache)
+        super().__init__(shape)
+        self.attention = CrossAttention(
+            shape.settings.d_model, shape.heads, shape.settings.attention_dropout
+        )
 
     def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
-        """CrossAttention(x, memory), x (T, B, d)."""
         assert context.memory is not None, "cross-attention needs the encoder's states"
         return self.dropout(self.attention(x, context.memory, context.memory_bias))
 
 
-class FeedForwardField(nn.Module):
+class FeedForwardField(Sublayer):
     """F(y) = W2 relu(W1 LN(y))."""
 
     output = "down"
 
     def __init__(self, shape: StackShape) -> None:
-        super().__init__()
-        self.norm = make_norm(shape)
-        self.up = nn.Linear(shape.d_model, shape.ffn)
-        self.down = nn.Linear(shape.ffn, shape.d_model)
-        self.relu_dropout = ReluDropout(shape.relu_dropout)
-        self.dropout = Dropout(shape.dropout)
-
-    def forward(self, y: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
-        """y (T, B, d) -> dy (T, B, d)."""
-        return self.inner(self.norm(y), context, cache)
+        super().__init__(shape)
+        self.up = nn.Linear(shape.settings.d_model, shape.settings.ffn)
+        self.down = nn.Linear(shape.settings.ffn, shape.settings.d_model)
+        self.relu_dropout = ReluDropout(shape.settings.relu_dropout)
 
     def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
-        """W2 relu(W1 x), x (T, B, d)."""
         return self.dropout(self.down(self.relu_dropout(self.up(x))))
 
 
-Sublayer = SelfAttentionField | CrossAttentionField | FeedForwardField
-SUBLAYERS: dict[str, Callable[[StackShape], Sublayer]] = {  # by the names in Block.parts
+SUBLAYERS: dict[str, type[Sublayer]] = {  # by the names in Block.parts
     "ffn_before": FeedForwardField,
     "san": SelfAttentionField,
     "cross": CrossAttentionField,
     "ffn": FeedForwardField,
 }
-Part = Callable[[Tensor, Context, KeyValues | None], Tensor]  # a Sublayer, or its `inner`
-
-
-def compose(
-    sublayers: Sequence[Part], y: Tensor, context: Context, cache: KeyValues | None
-) -> Tensor:
-    """The increment of sublayers in sequence: u = F1(y); F(y) = u + F2(y + u); and so on."""
-    first, *rest = sublayers
-    total = first(y, context, cache)
-    for sublayer in rest:
-        total = total + sublayer(y + total, context, cache)
-    return total

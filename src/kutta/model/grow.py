@@ -16,7 +16,7 @@ from kutta.model.stack import Stack
 from kutta.model.weights import own_tensors
 from kutta.ode import GAMMAS, METHODS
 
-_IN_LAYER = re.compile(r"(?P<stack>\w+)\.layers\.(?P<layer>\d+)\.(?P<rest>.+)")
+_IN_LAYER = re.compile(r"(\w+)\.layers\.(\d+)\.(.+)")
 # A gate reads the stages; it has to open as before when they are k times smaller.
 _GATES = frozenset(name for kind in GAMMAS.values() for name in kind.reads)
 
@@ -44,7 +44,13 @@ def grow(
     grown: dict[str, Tensor] = {}
     used: set[str] = set()
     for name, tensor in own_tensors(model).items():
-        origin, scale = _origin(name, factors, id(tensor) in outputs)
+        origin, scale = name, 1.0
+        if found := _IN_LAYER.fullmatch(name):
+            stack, layer, rest = found.groups()
+            k = factors[stack]
+            origin = f"{stack}.layers.{int(layer) // k}.{rest}"
+            gate = name.rpartition(".")[2] in _GATES
+            scale = 1 / k if id(tensor) in outputs else k if gate else 1.0
         if origin in tensors:  # fill tells what is missing
             grown[name] = tensors[origin] if scale == 1 else tensors[origin] * scale
             used.add(origin)
@@ -56,17 +62,6 @@ def grow(
     return grown
 
 
-def _origin(name: str, factors: Mapping[str, int], output: bool) -> tuple[str, float]:
-    """Which tensor of the shallow model becomes `name`, and times what; `output` divides F."""
-    found = _IN_LAYER.fullmatch(name)
-    if found is None:
-        return name, 1
-    k = factors[found["stack"]]
-    origin = f"{found['stack']}.layers.{int(found['layer']) // k}.{found['rest']}"
-    gate = name.rpartition(".")[2] in _GATES
-    return origin, 1 / k if output else k if gate else 1
-
-
 def _factor(name: str, shallow: int, stack: Stack) -> int:
     """How many steps of the deep stack make one of the shallow stack."""
     shape = stack.shape
@@ -74,8 +69,11 @@ def _factor(name: str, shallow: int, stack: Stack) -> int:
     for wrong, why in (
         (rest > 0, f"{shape.layers} is not a multiple of {shallow}"),
         (k > 1 and METHODS[shape.method].looks_back, f"{shape.method} looks back over layers"),
-        (k > 1 and shape.replicate == "release", "its dense connections fit one depth only"),
-        (k > 1 and shape.norm == "post", "post-norm layers are not steps of an ODE"),
+        (
+            k > 1 and shape.settings.replicate == "release",
+            "its dense connections fit one depth only",
+        ),
+        (k > 1 and shape.settings.norm == "post", "post-norm layers are not steps of an ODE"),
     ):
         if wrong:
             raise InputError(

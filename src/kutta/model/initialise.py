@@ -7,42 +7,39 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from kutta.model.admin import Admin
-from kutta.model.attention import SelfAttention
+from kutta.model.attention import CrossAttention, SelfAttention
 from kutta.model.decoding import OutputLayer
-from kutta.model.stack import Stack
+from kutta.model.field import Sublayer
+from kutta.model.stack import Admin, Stack
 
 
 def initialise(model: nn.Module) -> None:
     """Embeddings and output layer N(0, d^-1/2); projections Xavier-uniform with zero bias."""
     for module in model.modules():
-        if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-            if module.padding_idx is not None:
-                nn.init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, OutputLayer):
+        if isinstance(module, nn.Embedding | OutputLayer):
             nn.init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                nn.init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
     for module in model.modules():
-        fused = [child for name, child in module.named_children() if name in ("qkv", "kv")]
-        for linear in fused:
+        if isinstance(module, SelfAttention | CrossAttention):
             # Stored together for speed, but each of the projections is a matrix of its own.
-            assert isinstance(linear, nn.Linear)
-            bound = math.sqrt(6.0 / (2 * linear.in_features))
-            nn.init.uniform_(linear.weight, -bound, bound)
+            fused = module.qkv if isinstance(module, SelfAttention) else module.kv
+            bound = math.sqrt(6.0 / (2 * fused.in_features))
+            nn.init.uniform_(fused.weight, -bound, bound)
         if isinstance(module, SelfAttention) and module.relative is not None:
             nn.init.xavier_uniform_(module.relative)
     for module in model.modules():
-        if isinstance(module, Stack) and module.shape.init == "depth-scaled":
+        if isinstance(module, Stack) and module.shape.settings.init == "depth-scaled":
             _scale_by_depth(module)
 
 
 @torch.no_grad()
 def _scale_by_depth(stack: Stack) -> None:
     """DS-Init (Zhang et al. 2019): each projection of layer l, from 1, times 1/sqrt(l)."""
-    if stack.shape.share_layers:
+    if stack.shape.settings.share_layers:
         return  # all layers are the first
     for depth, layer in enumerate(stack.each_layer(), start=1):
         for module in layer.modules():
@@ -57,9 +54,11 @@ def profile_admin(model: nn.Module, source: Tensor, target_in: Tensor) -> None:
     The batch is run in training mode with omega = 1 and the variance of each sublayer's output
     f_i is taken; then omega_i = sqrt(1 + sum_{j<i} Var f_j) within the stack, the deviation that
     the sum would have reached without norms. The generators of random numbers are left as they
-    were, and a model without ADMIN is left alone.
+    were, and a model without ADMIN is not changed.
     """
-    stacks = [m for m in model.modules() if isinstance(m, Stack) and m.shape.init == "admin"]
+    stacks = [
+        m for m in model.modules() if isinstance(m, Stack) and m.shape.settings.init == "admin"
+    ]
     if not stacks:
         return
     for residual in (r for stack in stacks for _, r in _residuals(stack)):
@@ -92,10 +91,8 @@ def _watch(stack: Stack, hooks: ExitStack) -> list[float]:
     def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         variances.append(output.float().var(correction=0).item())
 
-    stack.training = False  # of the stack alone: every layer is to be seen, LayerDrop or not
-    parts = [
-        layer.part(name) for layer in stack.each_layer() for b in layer.blocks for name in b.parts
-    ]
-    for dropout in dict.fromkeys(part.dropout for part in parts):  # once each: layers may share
-        hooks.enter_context(dropout.register_forward_hook(note))
+    stack.training = False  # of the stack itself: every layer is to be seen, LayerDrop or not
+    for module in stack.modules():
+        if isinstance(module, Sublayer):
+            hooks.enter_context(module.dropout.register_forward_hook(note))
     return variances

@@ -1,10 +1,10 @@
 """What a stack is made of, as data: its sizes, its method, and which sublayers form a block."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from kutta.config import ModelConfig
-from kutta.ode import GAMMAS, ButcherTableau
+from kutta.ode import GAMMAS
 
 
 class Block(NamedTuple):
@@ -33,87 +33,41 @@ PLACEMENTS: dict[str, tuple[Block, ...]] = {
 
 @dataclass(frozen=True)
 class StackShape:
-    """The sizes and the method of a stack; `cross` makes it a decoder over a memory.
+    """One stack of a model with these settings; `cross` makes it a decoder over a memory.
 
-    What goes together is a matter of the settings, which have been checked (ModelConfig).
+    Encoder and decoder differ in depth and method only. What goes together is a matter of the
+    settings, which have been checked (ModelConfig).
     """
 
-    d_model: int
-    ffn: int
-    heads: int
+    settings: ModelConfig
     layers: int
     method: str = "euler"
     gamma: str = "tableau"
-    placement: str = "san+ffn"
-    clip: int = 8
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    relu_dropout: float = 0.1
     cross: bool = False
-    start: str = "ones"
-    share_gamma: bool = False
-    tableau: ButcherTableau | None = None
-    replicate: str = "paper"
-    norm: str = "pre"
-    init: str = "xavier"
-    share_layers: bool = False
-    stage_parameters: str = "shared"
-    layer_drop: float = 0.0
 
-    @classmethod
-    def of(
-        cls, config: ModelConfig, layers: int, method: str, gamma: str, cross: bool = False
-    ) -> Self:
-        """A stack of these settings; encoder and decoder differ in what is given beside them."""
-        return cls(
-            d_model=config.d_model,
-            ffn=config.ffn,
-            heads=config.heads,
-            layers=layers,
-            method=method,
-            gamma=gamma,
-            placement=config.field,
-            clip=config.relative_positions,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            relu_dropout=config.relu_dropout,
-            cross=cross,
-            start=config.gamma_start,
-            share_gamma=config.share_gamma,
-            tableau=config.own_tableau(),
-            replicate=config.replicate,
-            norm=config.norm,
-            init=config.init,
-            share_layers=config.share_layers,
-            stage_parameters=config.stage_parameters,
-            layer_drop=config.layer_drop,
-        )
+    @property
+    def heads(self) -> int:
+        return self.settings.heads
+
+    @property
+    def clip(self) -> int:
+        """The largest relative position that attention tells apart."""
+        return self.settings.relative_positions
 
 
 def blocks_of(shape: StackShape) -> list[Block]:
     """The blocks of a layer of this shape, in order."""
-    blocks = [
-        block._replace(parts=tuple(n for name in block.parts for n in _expand(name, shape.cross)))
-        for block in PLACEMENTS[shape.placement]
-    ]
     # Euler over a composed field is by definition one Euler step per sublayer. Taking them one
     # by one keeps the ordinary Transformer's order of additions, to the last bit.
-    plain = shape.method == "euler" and _unit_weight(shape.gamma)
-    blocks = [
-        block._replace(parts=parts)
-        for block in blocks
-        for parts in ([(n,) for n in block.parts] if plain or not block.chosen else [block.parts])
-    ]
+    gamma = GAMMAS[shape.gamma]
+    weighs_one = not gamma.learned and [*gamma.weights([1.0], {}, ())] == [1.0]
+    plain = shape.method == "euler" and weighs_one
     # The release applies a layer once where the method is Euler, and that is y + F(y) already.
-    identity = shape.replicate == "release" and shape.method != "euler"
-    return [block._replace(identity=identity) for block in blocks]
-
-
-def _expand(name: str, cross: bool) -> tuple[str, ...]:
-    return ("san", "cross") if name == "san" and cross else (name,)
-
-
-def _unit_weight(gamma: str) -> bool:
-    """Whether the one stage of Euler's method has the weight 1 for good."""
-    kind = GAMMAS[gamma]
-    return not kind.learned and [*kind.weights([1.0], {}, ())] == [1.0]
+    identity = shape.settings.replicate == "release" and shape.method != "euler"
+    blocks: list[Block] = []
+    for block in PLACEMENTS[shape.settings.field]:
+        attention = ("san", "cross") if shape.cross else ("san",)
+        parts = [n for name in block.parts for n in (attention if name == "san" else (name,))]
+        steps = [(name,) for name in parts] if plain or not block.chosen else [tuple(parts)]
+        blocks += [block._replace(parts=step, identity=identity) for step in steps]
+    return blocks

@@ -1,8 +1,8 @@
 """Integrating y over depth: layers, their blocks, and a method for each block."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import cycle, repeat
 from typing import Any, cast
 
@@ -10,24 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
-from kutta.model.admin import Admin
 from kutta.model.attention import KeyValues
-from kutta.model.dense import Dense
 from kutta.model.field import (
     SUBLAYERS,
     Context,
     CrossAttentionField,
-    Part,
     SelfAttentionField,
     Sublayer,
-    compose,
+    make_norm,
 )
-from kutta.model.norm import make_norm
-from kutta.model.shape import PLACEMENTS, Block, StackShape, blocks_of
+from kutta.model.shape import Block, StackShape, blocks_of
 from kutta.ode import GAMMAS, Solver, make_solver
-from kutta.ode.solver import History
-
-__all__ = ["PLACEMENTS", "Layer", "LayerState", "Stack", "StackShape"]
+from kutta.ode.solver import Field, History, combine
 
 
 @dataclass
@@ -38,16 +32,24 @@ class LayerState:
     states, so it needs s caches. The memory is projected by each cross-attention that there is.
     """
 
-    memories: list[KeyValues | None]
-    caches: list[KeyValues] = field(default_factory=list[KeyValues])
+    memories: list[KeyValues]
+    caches: list[KeyValues]
 
     def select(self, rows: Tensor, same_sentences: bool) -> None:
         """Keep or reorder rows; the memory stays as it is where rows keep their sentence."""
-        for cache in self.caches:
-            cache.select(rows)
-        for memory in self.memories:
-            if memory is not None and not same_sentences:
-                memory.select(rows)
+        for kept in self.caches if same_sentences else self.caches + self.memories:
+            kept.select(rows)
+
+
+class Admin(Solver):
+    """y' = omega y + F(y), omega (d,) learned (ADMIN, Liu et al. 2020); LayerNorm follows."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.omega = nn.Parameter(torch.ones(d_model))  # the plain residual
+
+    def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
+        return self.omega * y + F(y), history
 
 
 class Layer(nn.Module):
@@ -72,12 +74,28 @@ class Layer(nn.Module):
         self.san = SelfAttentionField(shape)
         self.cross = CrossAttentionField(shape) if shape.cross else None
         self.ffn = SUBLAYERS["ffn"](shape)
-        self.post_norm = shape.norm == "post"
+        self.post_norm = shape.settings.norm == "post"
         self.solvers = nn.ModuleList(_solver(shape, block, index) for block in self.blocks)
-        self.stages = nn.ModuleDict(self._later_stages(shape))
-        self.sets = 1 + len(self.stages)  # of parameters
+        self.stages = nn.ModuleDict()
+        if shape.settings.stage_parameters == "separate":
+            chosen = [(block, solver) for block, solver in self.steps() if block.chosen]
+            names = [name for block, _ in chosen for name in block.parts]
+            for number in range(2, max(solver.evaluations for _, solver in chosen) + 1):
+                own = {name: SUBLAYERS[name](shape) for name in names}
+                self.stages[str(number)] = nn.ModuleDict(own)
 
-    def forward(
+    def forward(self, *inputs: Any) -> tuple[Tensor, History]:
+        """`integrate`; in training it may be compiled, and repeated for the backward pass."""
+        if not torch.is_grad_enabled():  # decoding and validation have a new shape every time
+            return self.integrate(*inputs)
+        integrate = self.compiled or Layer.integrate
+        if self.recompute:
+            return cast(Any, checkpoint)(
+                integrate, self, *inputs, use_reentrant=False, context_fn=self._draws
+            )
+        return integrate(self, *inputs)
+
+    def integrate(
         self,
         y: Tensor,
         history: History,
@@ -86,38 +104,38 @@ class Layer(nn.Module):
         state: LayerState | None = None,
     ) -> tuple[Tensor, History]:
         """y (T, B, d) -> (y', history) after all blocks of this layer; memory (S, B, d)."""
-        inputs = (self, y, history, context, memory, state)
-        if not torch.is_grad_enabled():  # decoding and validation have a new shape every time
-            return Layer.integrate(*inputs)
-        integrate = self.compiled or Layer.integrate
-        if self.recompute:
-            return cast(Any, checkpoint)(
-                integrate, *inputs, use_reentrant=False, context_fn=self._draws
-            )
-        return integrate(*inputs)
-
-    def integrate(
-        self,
-        y: Tensor,
-        history: History,
-        context: Context,
-        memory: Tensor | None,
-        state: LayerState | None,
-    ) -> tuple[Tensor, History]:
-        """All blocks of this layer, one after the other; shapes as in `forward`."""
         memories = state.memories if state else self._projected(memory)
-        contexts = [replace(context, memory=projected) for projected in memories]
-        caches = repeat(None) if state is None else iter(state.caches)
+        contexts = [replace(context, memory=projected) for projected in memories] or [context]
+        caches = iter(state.caches) if state else repeat(None)
         for block, solver in self.steps():
             y, history = solver.step(self.field(block, contexts, caches), y, history)
             if self.post_norm:
-                y = self.part(block.parts[-1]).norm(y)
+                y = self.sublayers(block.parts[-1])[0].norm(y)
         return y, history
 
-    def _draws(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """Around the layer and around its repetition: torch sees to its own generators alone."""
-        again = nullcontext() if self.generator is None else _drawing_again(self.generator)
-        return nullcontext(), again
+    def field(
+        self, block: Block, contexts: Sequence[Context], caches: Iterator[KeyValues | None]
+    ) -> Field:
+        """F of one block: u = F1(y), then u + F2(y + u) and so on over its sublayers.
+
+        The i-th evaluation of F takes the i-th parameters, context and cache, where there are
+        several. After the last one of a step the first follows, so F may be stepped again.
+        """
+        parameters = zip(*(self.sublayers(name) for name in block.parts), strict=True)
+        turns = cycle([(parts, contexts[n % len(contexts)]) for n, parts in enumerate(parameters)])
+        attends = "san" in block.parts
+
+        def F(y: Tensor) -> Tensor:
+            (first, *rest), context = next(turns)
+            cache = next(caches) if attends else None
+            increment = first(y, context, cache)
+            for sublayer in rest:
+                increment = increment + sublayer(y + increment, context, cache)
+            if block.h != 1.0:
+                increment = block.h * increment
+            return y + increment if block.identity else increment
+
+        return F
 
     def start(self, rows: int, memory: Tensor | None) -> LayerState:
         """The state before the first position; memory (S, B, d)."""
@@ -127,90 +145,74 @@ class Layer(nn.Module):
 
     def steps(self) -> Iterator[tuple[Block, Solver]]:
         """The blocks in order, each with its solver."""
-        for block, solver in zip(self.blocks, self.solvers, strict=True):
-            assert isinstance(solver, Solver)
-            yield block, solver
-
-    def part(self, name: str, evaluation: int = 1) -> Sublayer:
-        """A sublayer by its name in Block.parts, with the parameters of an evaluation of F."""
-        home = self if evaluation == 1 else self.stages[str(evaluation)]
-        return cast(Sublayer, getattr(home, name))
+        return zip(self.blocks, cast(Iterable[Solver], self.solvers), strict=True)
 
     def sublayers(self, name: str) -> list[Sublayer]:
-        """A sublayer by its name: one for all evaluations of F, or one for each."""
-        several = any(name in block.parts for block in self.blocks if block.chosen)
-        return [self.part(name, n) for n in range(1, (self.sets if several else 1) + 1)]
+        """A sublayer by its name in Block.parts: one for all evaluations of F, or one for each."""
+        homes = [self, *(stage for stage in self.stages.values() if hasattr(stage, name))]
+        return [cast(Sublayer, getattr(home, name)) for home in homes]
 
-    def field(
-        self, block: Block, contexts: Sequence[Context], caches: Iterator[KeyValues | None]
-    ) -> Callable[[Tensor], Tensor]:
-        """F of one block; its i-th evaluation takes the i-th parameters and the i-th cache.
-
-        Where all evaluations have the same parameters, there is one set of them and one context.
-        After the last evaluation of a step the first one follows, so F may be stepped again.
-        """
-        evaluations = range(1, (self.sets if block.chosen else 1) + 1)
-        turns = cycle([(self._parts(block, n), contexts[n - 1]) for n in evaluations])
-        attends = "san" in block.parts
-
-        def F(y: Tensor) -> Tensor:
-            parts, context = next(turns)
-            increment = compose(parts, y, context, next(caches) if attends else None)
-            if block.h != 1.0:
-                increment = block.h * increment
-            return y + increment if block.identity else increment
-
-        return F
-
-    def _parts(self, block: Block, evaluation: int) -> Sequence[Part]:
-        """The sublayers of a block, in order; post-norm layers norm their sums and not these."""
-        parts = [self.part(name, evaluation) for name in block.parts]
-        return [part.inner for part in parts] if self.post_norm else parts
-
-    def _projected(self, memory: Tensor | None) -> list[KeyValues | None]:
-        """The memory (S, B, d) as each set of parameters sees it; None where it does not."""
+    def _projected(self, memory: Tensor | None) -> list[KeyValues]:
+        """The memory (S, B, d) as each cross-attention of this layer sees it."""
         if self.cross is None or memory is None:
-            return [None] * self.sets
-        crosses = [cast(CrossAttentionField, cross) for cross in self.sublayers("cross")]
-        seen = [cross.attention.keys_values(memory) for cross in crosses]
-        return [*seen, *[None] * (self.sets - len(seen))]
+            return []
+        crosses = cast(list[CrossAttentionField], self.sublayers("cross"))
+        return [cross.attention.keys_values(memory) for cross in crosses]
 
-    def _later_stages(self, shape: StackShape) -> dict[str, nn.ModuleDict]:
-        """Sublayers of their own for all evaluations of F but the first, if it is so chosen."""
-        if shape.stage_parameters == "shared":
-            return {}
-        chosen = [(block, solver) for block, solver in self.steps() if block.chosen]
-        names = [name for block, _ in chosen for name in block.parts]
-        return {
-            str(number): nn.ModuleDict({name: SUBLAYERS[name](shape) for name in names})
-            for number in range(2, max(solver.evaluations for _, solver in chosen) + 1)
-        }
+    def _draws(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """Around the layer and around its repetition; torch restores only its own generators."""
+        if self.generator is None:
+            return nullcontext(), nullcontext()
+        return nullcontext(), _drawing_from(self.generator, self.generator.get_state())
 
 
-def _drawing_again(generator: torch.Generator) -> AbstractContextManager[None]:
-    """Around work that is to draw what the generator is about to draw now."""
-    drawn = generator.get_state()
-
-    @contextmanager
-    def again() -> Generator[None]:
-        now = generator.get_state()
-        generator.set_state(drawn)
-        try:
-            yield
-        finally:
-            generator.set_state(now)
-
-    return again()
+@contextmanager
+def _drawing_from(generator: torch.Generator, state: Tensor) -> Generator[None]:
+    """Draw from an earlier state of a generator, and then go back to the present one."""
+    now = generator.get_state()
+    generator.set_state(state)
+    try:
+        yield
+    finally:
+        generator.set_state(now)
 
 
 def _solver(shape: StackShape, block: Block, index: int) -> Solver:
     """The solver of one block of layer `index`."""
-    if shape.init == "admin":
-        return Admin(shape.d_model)
+    if shape.settings.init == "admin":
+        return Admin(shape.settings.d_model)
     method, gamma = (shape.method, shape.gamma) if block.chosen else ("euler", "tableau")
     return make_solver(
-        method, gamma, index, start=shape.start, width=shape.d_model, tableau=shape.tableau
+        method,
+        gamma,
+        index,
+        start=shape.settings.gamma_start,
+        width=shape.settings.d_model,
+        tableau=shape.settings.own_tableau(),
     )
+
+
+class Dense(nn.Module):
+    """What enters a layer is a learned mix of all that came before it (DLCL, Wang et al. 2019).
+
+    The authors' release has it around every layer. x_0 = y and x_l = LN_l(what layer l gave); the
+    layers are numbered from 1, and layer t + 1, or the final LayerNorm, is given
+    sum_{l<=t} W_{t,l} x_l. The row W_t starts at the mean.
+    """
+
+    def __init__(self, shape: StackShape) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(make_norm(shape) for _ in range(shape.layers))
+        self.rows = nn.ParameterList(
+            nn.Parameter(torch.full((t + 1,), 1 / (t + 1))) for t in range(shape.layers + 1)
+        )
+
+    def forward(self, y: Tensor, history: History) -> tuple[Tensor, History]:
+        """y (T, B, d) and (x_0, ..., x_{t-1}) -> what comes next, and (x_0, ..., x_t)."""
+        t = len(history)
+        history = (*history, self.norms[t - 1](y) if t else y)
+        first, *rest = self.rows[t].unbind()
+        return combine(first * history[0], rest, history[1:]), history
 
 
 class Stack(nn.Module):
@@ -223,9 +225,8 @@ class Stack(nn.Module):
         self.shape = shape
         self.layers = nn.ModuleList(Layer(shape, index) for index in range(shape.layers))
         self._share()
-        self.dense = Dense(shape) if shape.replicate == "release" else None
-        post = shape.norm == "post"
-        self.norm = nn.Identity() if post else make_norm(shape)
+        self.dense = Dense(shape) if shape.settings.replicate == "release" else None
+        self.norm = nn.Identity() if shape.settings.norm == "post" else make_norm(shape)
 
     def forward(
         self,
@@ -246,9 +247,7 @@ class Stack(nn.Module):
 
     def each_layer(self) -> Iterator[Layer]:
         """The layers, typed."""
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            yield layer
+        return iter(cast(Iterable[Layer], self.layers))
 
     def _connect(self, y: Tensor, history: History) -> tuple[Tensor, History]:
         """What the next layer is given: y, or with dense connections a mix of all before it."""
@@ -256,7 +255,7 @@ class Stack(nn.Module):
 
     def _drops_layer(self) -> bool:
         """Whether training skips this layer (LayerDrop); without it nothing is drawn."""
-        p = self.shape.layer_drop
+        p = self.shape.settings.layer_drop
         if not self.training or p == 0:
             return False
         return torch.rand((), device="cpu", generator=self.generator).item() < p
@@ -266,11 +265,11 @@ class Stack(nn.Module):
         shape, layers = self.shape, list(self.each_layer())
         chosen = [solver for layer in layers for block, solver in layer.steps() if block.chosen]
         for layer in layers:
-            if shape.share_layers:
-                for name in (name for block in layer.blocks for name in block.parts):
-                    setattr(layer, name, layers[0].part(name))
-                layer.stages = layers[0].stages
-            if shape.share_gamma and GAMMAS[shape.gamma].learned:
+            if shape.settings.share_layers:
+                for name, module in layers[0].named_children():
+                    if name != "solvers":
+                        setattr(layer, name, module)
+            if shape.settings.share_gamma and GAMMAS[shape.gamma].learned:
                 layer.solvers = nn.ModuleList(
                     chosen[0] if block.chosen else solver for block, solver in layer.steps()
                 )

@@ -1,6 +1,7 @@
 """A model's parameters in a safetensors file: tensors and names only, nothing that can run."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,20 +13,11 @@ from torch import Tensor, nn
 from kutta import __version__
 from kutta.errors import InputError
 from kutta.files import atomic_path
-
-
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write the parameters of `model` to `path`, atomically; a shared tensor is written once."""
-    write_tensors(own_tensors(model), path)
-
-
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill the parameters of `model` from `path`: every tensor must be there and fit, no other."""
-    fill(model, read_tensors(path), str(path))
+from kutta.model.int8 import FORMAT, SCALE, quantised, restored
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Copy `tensors` into `model`; nothing is changed when one of them does not fit."""
+    """Copy `tensors` into `model`: all that it has and no others, or nothing is changed."""
     wanted = own_tensors(model)
     for names, what in (
         (wanted.keys() - tensors.keys(), "lacks the tensor"),
@@ -65,43 +57,62 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, origin: str = "") -
         temporary.write_bytes(save(ready, metadata={"kutta": f"{__version__} {origin}".strip()}))
 
 
+def write_int8(tensors: Mapping[str, Tensor], path: Path, origin: str = "") -> None:
+    """Write named tensors to `path` in 8 bits, atomically; the origin names the format too."""
+    write_tensors(quantised(tensors), path, "|".join(filter(None, (origin, FORMAT))))
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the CPU."""
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise _unreadable(path, error) from error
+    """The tensors of a safetensors file, on the CPU; those stored in 8 bits are fp32 again."""
+    with _reading(path):
+        stored = load_file(path)
+    return restored(stored, read_origin(path), str(path))
 
 
 def read_origin(path: Path) -> str:
     """Where the tensors of a file come from, such as "average:5"; empty where it does not say."""
+    return _mark(path).partition(" ")[2]
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file has weights that Kutta wrote."""
     try:
-        with cast(Any, safe_open)(path, framework="pt") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-    except (OSError, SafetensorError) as error:
-        raise _unreadable(path, error) from error
-    return metadata.get("kutta", "").partition(" ")[2]
+        return path.is_file() and bool(_mark(path))
+    except InputError:
+        return False
+
+
+def _mark(path: Path) -> str:
+    """What Kutta writes into the metadata of a file: its version and the origin."""
+    with _reading(path), cast(Any, safe_open)(path, framework="pt") as file:
+        metadata: dict[str, str] = file.metadata() or {}
+    return metadata.get("kutta", "")
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes in a safetensors file, from its header alone."""
-    try:
-        with cast(Any, safe_open)(path, framework="pt") as file:
-            names: list[str] = file.keys()
-            return {name: tuple(file.get_slice(name).get_shape()) for name in names}
-    except (OSError, SafetensorError) as error:
-        raise _unreadable(path, error) from error
+    """The shapes in a safetensors file, from its header only."""
+    with _reading(path), cast(Any, safe_open)(path, framework="pt") as file:
+        names: list[str] = file.keys()
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+    return {name: shape for name, shape in shapes.items() if not name.endswith(SCALE)}
 
 
 def _sizes(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "a single number"
 
 
-def _unreadable(path: Path, error: Exception) -> InputError:
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"There is no {path}; give a folder with trained weights.")
-    if isinstance(error, OSError):
-        return InputError(f"Cannot read {path}: {error.strerror or error}; check its permissions.")
-    return InputError(
-        f"{path} is damaged, perhaps cut off ({error}); copy it again, or use another checkpoint."
-    )
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
+    """Tell in one sentence why a file cannot be read."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"There is no {path}; give a folder with trained weights.") from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"Cannot read {path}: {reason}; check its permissions.") from error
+    except SafetensorError as error:
+        raise InputError(
+            f"{path} is damaged, perhaps cut off ({error}); copy it again, or use another "
+            "checkpoint."
+        ) from error
