@@ -1,4 +1,4 @@
-"""Rounds in which every way of training takes its turn, so that all meet the same minutes.
+"""Rounds in which every way of training takes its turn, so that all see the same minutes.
 
 Machines of our days are uneven: what is compared has to be measured side by side.
 """
@@ -20,8 +20,8 @@ KEPT = 0.75  # of the machine's memory may stay with trainings that wait for the
 class Effort:
     """How much is measured: updates of a new process that do not count, then turns in rounds.
 
-    Between its turns a process waits, or it is started anew for each of them: then all methods of
-    a toolkit see the same batches in every round, and memory is theirs alone.
+    Between its turns a process waits, or it is started again for each of them: then all methods of
+    a toolkit see the same batches in every round, and none shares the memory with others.
     """
 
     warmup: int
@@ -93,7 +93,7 @@ def contest(
     """Let the entrants take turns; return the machine's matrix-product rate in each round.
 
     Of those that may wait, as many do as fit into memory together. Rounds count from `first`, so
-    that some may go on after others have had their last turn.
+    that some may continue after others have had their last turn.
     """
     rates: dict[int, float] = {}
     room = KEPT * total_mb()

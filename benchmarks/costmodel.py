@@ -11,8 +11,8 @@ import torch
 
 from kutta.config import Config, ModelConfig
 from kutta.model.arithmetic import cost_of
-from kutta.model.build import build_model
 from kutta.model.stack import Layer, Stack
+from kutta.model.transformer import build_model
 
 VOCABULARY = 9_712
 LENGTH = 16  # tokens of every sentence, so that nothing is padding
@@ -33,7 +33,7 @@ class Size:
     vocabulary: int = VOCABULARY
     length: int = LENGTH
     shared: bool = True  # one vocabulary for both sides
-    mask: int = 4  # bytes kept for an element that meets dropout: its factor, on a GPU one bool
+    mask: int = 4  # bytes kept for an element with dropout: its factor, or on a GPU one bool
 
     @property
     def name(self) -> str:

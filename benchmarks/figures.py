@@ -90,7 +90,7 @@ def fastest(rows: Iterable[Row]) -> list[Row]:
 
 
 def times_faster(ours: Entrant, theirs: Entrant) -> float:
-    """The median of the ratio of rates within a round: both then met the same minute."""
+    """The median of the ratio of rates within a round: both then saw the same minute."""
     common = ours.rates.keys() & theirs.rates.keys()
     return median(ours.rates[number] / theirs.rates[number] for number in common)
 
@@ -158,8 +158,8 @@ def figures_of(
     # A single round says little where others have had many.
     shared = {e.name: len(e.rates.keys() & euler.rates.keys()) for e in peers}
     rivals = [e for e in peers if 2 * shared[e.name] >= max(shared.values())]
-    alone = [e for e in rivals if e.case.split.processes == 1]
-    best = [min(group, key=lambda e: times_faster(euler, e)) for group in (alone, rivals) if group]
+    single = [e for e in rivals if e.case.split.processes == 1]
+    best = [min(group, key=lambda e: times_faster(euler, e)) for group in (single, rivals) if group]
     for name, peer in {peer.name: peer for peer in best}.items():
         times = times_faster(euler, peer)
         yield Figure(size.name, f"speed / {name}", times, at_least=FASTER[size.name])

@@ -2,7 +2,7 @@
 
 Every toolkit trains the same sizes on the same text, in an environment and processes of its own,
 and they take turns (`contest.py`) with the machine's own matrix product in between. Some parts
-have Kutta alone: what a method costs, what bf16 and compilation give on a CPU.
+compare Kutta with itself: what a method costs, what bf16 and compilation give on a CPU.
 """
 
 import argparse

@@ -60,7 +60,7 @@ class Trainee:
         self.pause()
 
     def turn(self, updates: int, limit: float) -> list[Update]:
-        """Go on for some updates. What is computed after the last line, before the stop, is lost.
+        """Continue for some updates. What is computed between the last line and the stop is lost.
 
         That is a millisecond or so, as is the work that was done so before this turn.
         """

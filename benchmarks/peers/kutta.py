@@ -6,7 +6,7 @@ from pathlib import Path
 from environments import run
 
 from kutta import __version__
-from kutta.runs import Run
+from kutta.runs.run import METRICS, read_records
 from peers.toolkit import (
     DROPOUT,
     ENDLESS,
@@ -90,7 +90,7 @@ def job(place: Place, case: Case) -> Job:
         update = number_in(r"^step (\d+)  epoch", line)
         if update is None:
             return None
-        records = reversed(Run.records_at(folder))
+        records = reversed(read_records(folder / METRICS))
         return next(r["tokens"] for r in records if r["step"] == update)
 
     return Job([*kutta, "train", str(config)], {}, tokens)
