@@ -35,14 +35,12 @@ def atomic_path(path: Path) -> Generator[Path]:
         _sync(temporary)
         _replace(temporary, path)
     except OSError as error:
-        remove(temporary)
         raise InputError(
             f"Cannot write {path}: {error.strerror or error}; the previous contents are unchanged. "
             "Free some disk space or choose another location, then run the same command again."
         ) from error
-    except BaseException:
+    finally:
         remove(temporary)
-        raise
 
 
 def write_text(path: Path, text: str) -> None:

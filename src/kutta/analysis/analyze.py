@@ -26,7 +26,6 @@ from kutta.errors import InputError
 from kutta.files import write_json
 from kutta.ode import METHODS
 from kutta.plotting import Figure, new_figure
-from kutta.runs import Run
 
 Result = dict[str, Any]
 
@@ -79,7 +78,7 @@ def analyze(request: Request, console: Console) -> dict[str, Result]:
     subject = load_subject(
         request.run, request.sentences, request.test, request.data_dir, request.device
     )
-    out = request.out or _place(request.run)
+    out = request.out or subject.run.outputs("analysis")
     track = partial(_track, console)
     results: dict[str, Result] = {}
     chosen = _chosen(request, subject, console)
@@ -146,13 +145,6 @@ def _chosen(request: Request, subject: Subject, console: Console) -> list[str]:
     skipped = f"skipped: {', '.join(refused)}, because {reason}"
     console.print(skipped, highlight=False, markup=False)
     return [name for name in names if name not in refused]
-
-
-def _place(run: Path) -> Path:
-    """The output folder; that of a checkpoint is in its run, because checkpoints are pruned."""
-    loaded = Run.load(run)
-    folder = loaded.path / "analysis"
-    return folder / loaded.folder.resolve().name if loaded.checkpoint else folder
 
 
 def _make(out: Path) -> None:

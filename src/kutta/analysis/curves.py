@@ -5,14 +5,14 @@ from typing import Any
 
 from kutta.errors import InputError
 from kutta.plotting import BLUE, GREEN, RED, Figure, new_figure, plain_numbers, title
-from kutta.runs import Run
+from kutta.runs.run import METRICS, read_records
 
 Records = list[dict[str, Any]]
 
 
 def plot_training(run: Path) -> Path:
     """Draw perplexity and BLEU by step from metrics.jsonl; return the path of the figure."""
-    records = Run.records_at(run)
+    records = read_records(run / METRICS)
     training = [r for r in records if r["kind"] == "train"]
     held_out = [r for r in records if r["kind"] == "valid"]
     if not training:

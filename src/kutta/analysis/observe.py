@@ -77,7 +77,7 @@ def times_of(model: nn.Module) -> dict[Place, float]:
     for name, stack in stacks_of(model).items():
         solvers = [solver for layer in stack.each_layer() for _, solver in layer.steps()]
         places = [place for place, _, _ in blocks_of(model) if place.stack == name]
-        covered = effective_times(solvers, stack.shape.d_model)
+        covered = effective_times(solvers, stack.shape.settings.d_model)
         times |= dict(zip(places, covered, strict=True))
     return times
 

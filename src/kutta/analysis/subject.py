@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from kutta.config import Config
-from kutta.data.batches import Batch, PairList, batches_in_order, collate
+from kutta.data.batches import Batch, batches_in_order, collate
 from kutta.data.tokenizer import Ids, Pair, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TextModel
@@ -64,7 +64,7 @@ class Subject:
         tokens = max(longest, self.config.train.batch_tokens)
         return [
             ([int(i) for i in numbers], batch.to(self.device))
-            for numbers, batch in batches_in_order(PairList(self.pairs), tokens)
+            for numbers, batch in batches_in_order(self.pairs, tokens)
         ]
 
 

@@ -9,7 +9,7 @@ from kutta.analysis.subject import Subject
 from kutta.config import Config, ModelConfig
 from kutta.errors import InputError
 from kutta.model import TextModel
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.model.weights import fill, own_tensors
 from kutta.ode import GAMMAS, Solver, make_solver
 from kutta.ode.error import Substeps

@@ -6,6 +6,7 @@ Wrong input gives one sentence on standard error and exit code 2, never a traceb
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from kutta.cli.app import app
@@ -13,13 +14,28 @@ from kutta.errors import InputError
 
 # Each module adds its commands to the app, in the order in which `kutta --help` lists them.
 from kutta.cli import run  # isort: skip
+from kutta.cli import translate  # isort: skip
+from kutta.cli import evaluate  # isort: skip
 from kutta.cli import info  # isort: skip
+from kutta.cli import models  # isort: skip
 from kutta.cli import sample  # isort: skip
 from kutta.cli import data  # isort: skip
 from kutta.cli import analyze  # isort: skip
 from kutta.cli import reproduce  # isort: skip
 
-__all__ = ["analyze", "app", "data", "info", "main", "reproduce", "run", "sample"]
+__all__ = [
+    "analyze",
+    "app",
+    "data",
+    "evaluate",
+    "info",
+    "main",
+    "models",
+    "reproduce",
+    "run",
+    "sample",
+    "translate",
+]
 
 
 def main() -> None:
@@ -28,12 +44,28 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        _fail(str(error), 2, error.rank)
+        _fail(_with_corpus(error), 2, error.rank)
     except BrokenPipeError:
         sys.stderr.close()  # the reader has exited (e.g. `| head`)
         sys.exit(141)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # elsewhere than in a command, which says more (app.py)
         _fail("interrupted", 130)
+
+
+def _with_corpus(error: InputError) -> str:
+    """The message; for the missing folder of a public corpus it says how to download the text."""
+    from kutta.data.corpus import MissingText
+
+    if not isinstance(error, MissingText):
+        return str(error)
+    from kutta.corpora.assemble import is_made
+    from kutta.corpora.recipes import RECIPES
+
+    name, root = error.folder.name, error.folder.parent
+    if name not in RECIPES or is_made(RECIPES[name], root):
+        return str(error)
+    place = "" if root == Path("data") else f" --dir {root}"
+    return f"{str(error).removesuffix('.')}; `kutta data get {name}{place}` downloads it."
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:

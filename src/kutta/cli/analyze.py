@@ -17,13 +17,11 @@ def analyze(
         list[str] | None,
         typer.Argument(
             metavar="ANALYSIS",
-            help="The analyses to run: truncation, blocks, gradients, embedding, inference.",
+            help="Run these analyses: truncation, blocks, gradients, embedding, inference.",
             show_default="all",
         ),
     ] = None,
-    sentences: Annotated[
-        int, typer.Option(metavar="N", help="Number of sentences to analyse.")
-    ] = 64,
+    sentences: Annotated[int, typer.Option(metavar="N", help="Analyse this many sentences.")] = 64,
     test: Annotated[
         str | None,
         typer.Option(
@@ -35,23 +33,29 @@ def analyze(
     data_dir: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR", help="Folder of the text files.", show_default="setting of the run"
+            metavar="DIR",
+            help="Read the text files from this folder.",
+            show_default="setting of the run",
         ),
     ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
             metavar="METHOD",
-            help="Method for the analysis inference. Can be repeated.",
+            help="Run inference with this method. It can be repeated.",
             show_default="euler, rk2, rk4",
         ),
     ] = None,
     bleu: Annotated[
-        bool, typer.Option("--bleu", help="Also translate, in the analysis inference.")
+        bool, typer.Option("--bleu", help="Also score translations in inference.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Output folder.", show_default="analysis in the run"),
+        typer.Option(
+            metavar="DIR",
+            help="Write the results to this folder.",
+            show_default="analysis in the run",
+        ),
     ] = None,
     device: Device = "auto",
     json: AsJson = False,

@@ -1,21 +1,67 @@
 """The application object, and the options that several commands share."""
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
+from typer.core import TyperCommand
 
 from kutta import __version__
+from kutta.cli.complete import checkpoints, configs, runs
 from kutta.config import DecodeConfig, SearchOptions
 from kutta.config.signature import spelled_out
 
-app = typer.Typer(
+
+class Command(TyperCommand):
+    """A command whose help names arguments as other programs do, and that says why it stopped.
+
+    Typer writes `{RUN}` and `RUN <path>` for an argument with the metavar RUN.
+    """
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces = super().collect_usage_pieces(ctx)
+        return [piece.replace("{", "").replace("}", "") for piece in pieces]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is None:
+                continue
+            name, text = record
+            if parameter.param_type_name == "argument":
+                name = parameter.metavar or name
+                text = text.removesuffix("  [required]")  # the usage line shows it
+            shown = text.replace("[default: (", "[default: ").replace(")]", "]")
+            shown = shown.replace("; x>=1]", "]")
+            rows[f"{parameter.param_type_name.capitalize()}s"].append((name, shown))
+        for title, records in rows.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(f"kutta: {str(stop) or 'interrupted'}", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+class App(typer.Typer):
+    """An application whose commands are of the class above."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        return super().command(name, cls=Command, **options)
+
+
+app = App(
     name="kutta",
-    help="Machine translation with Transformers whose blocks are steps of an ODE solver.",
+    help="Translate with Transformers whose blocks are steps of an ODE solver.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -24,41 +70,73 @@ app = typer.Typer(
 ConfigFile = Annotated[
     Path,
     typer.Argument(
-        metavar="CONFIG", help="A .toml file or the name of a preset.", show_default=False
+        metavar="CONFIG",
+        help="Give a .toml file or the name of a preset.",
+        show_default=False,
+        autocompletion=configs,
     ),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.", show_default=False)]
+Run = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="Give a run directory, one of its checkpoints, or the name of a model in the box.",
+        show_default=False,
+        autocompletion=runs,
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="best|last|STEP",
+        help="Use a checkpoint of the run: the best, the last, or that of a step.",
+        show_default="final model",
+        autocompletion=checkpoints,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Override a setting, e.g. model.solver=rk4. Can be repeated.",
+        help="Override a setting, e.g. model.solver=rk4. It can be repeated.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Overwrite = Annotated[bool, typer.Option(help="Remove existing results and start over.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Remove existing results and start over.")
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check the settings and print what would be done.")
 ]
 Device = Annotated[
-    str, typer.Option(metavar="DEVICE", help="Device to use: auto, cpu, cuda, cuda:1, ...")
+    str, typer.Option(metavar="DEVICE", help="Compute on this device: auto, cpu, cuda, cuda:1, ...")
 ]
-Seed = Annotated[int, typer.Option(metavar="N", help="Random seed.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Start the random numbers from this seed.")]
+
+# What the search options do, as sentences; others have the description of their setting.
+_SEARCH = {
+    "beam": ("N", "Keep this many hypotheses in the beam search; 1 is greedy."),
+    "length_penalty": ("X", "Divide log-probabilities by length^X; larger X, longer translations."),
+    "min_length": ("N", "Translate into at least this many tokens."),
+    "max_length": ("N", "Translate into at most this many tokens; 0 is 2 x source length + 20."),
+    "no_repeat_ngram": ("N", "Never repeat an n-gram of this length; 0 allows all."),
+}
 
 
-def _option(kind: Any, setting: FieldInfo) -> Any:
+def _option(kind: Any, name: str, setting: FieldInfo) -> Any:
     description = setting.description or ""
-    sentence = f"{description[:1].upper()}{description[1:]}."
+    usual = "N", f"{description[:1].upper()}{description[1:]}."
+    metavar, sentence = _SEARCH.get(name, usual)
     return Annotated[
-        kind, typer.Option(metavar="N", help=sentence, show_default="setting of the run")
+        kind, typer.Option(metavar=metavar, help=sentence, show_default="setting of the run")
     ]
 
 
 # The search options of a command with **search: Unpack[SearchOptions].
 search_options = spelled_out(
     {
-        name: _option(kind, DecodeConfig.model_fields[name])
+        name: _option(kind, name, DecodeConfig.model_fields[name])
         for name, kind in SearchOptions.__annotations__.items()
     }
 )
@@ -68,7 +146,7 @@ search_options = spelled_out(
 def kutta(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """Machine translation with Transformers whose blocks are steps of an ODE solver."""
+    """Translate with Transformers whose blocks are steps of an ODE solver."""
     if version:
         typer.echo(f"kutta {__version__}")
         raise typer.Exit

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kutta.cli.app import AsJson, Overwrite, app, print_json
+from kutta.cli.app import App, AsJson, Overwrite, app, print_json
 
-data_app = typer.Typer(
+data_app = App(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -17,7 +17,10 @@ data_app = typer.Typer(
 app.add_typer(data_app, name="data", help="List and download public corpora.")
 
 Root = Annotated[
-    Path, typer.Option("--dir", metavar="DIR", help="Folder of all corpora, one subfolder each.")
+    Path,
+    typer.Option(
+        "--dir", metavar="DIR", help="Use this folder for all corpora, one subfolder each."
+    ),
 ]
 
 
@@ -59,7 +62,7 @@ def get_corpus(
         str,
         typer.Argument(
             metavar="NAME",
-            help="The name of a corpus; `kutta data list` lists them.",
+            help="Give the name of a corpus; `kutta data list` lists them.",
             show_default=False,
         ),
     ],

@@ -5,6 +5,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from kutta.box import models
 from kutta.cli.app import AsJson, Settings, app, print_json
 from kutta.config.load import find_config
 from kutta.errors import InputError
@@ -15,7 +16,8 @@ def info(
     what: Annotated[
         Path | None,
         typer.Argument(
-            metavar="CONFIG|RUN", help="A config file, the name of a preset, or a run directory."
+            metavar="CONFIG|RUN",
+            help="Give a config file, a preset, a run directory, or a model in the box.",
         ),
     ] = None,
     set: Settings = None,
@@ -42,7 +44,7 @@ def info(
         raise InputError(
             "Give a config, a preset or a run directory; `kutta info --list` lists the presets."
         )
-    found = find_config(what)
+    found = find_config(what, models())
     if resolved:
         settings = resolved_settings(found, set or [])
         if json:

@@ -22,26 +22,31 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Names of experiments, all, or .toml files; without a name they are listed.",
+            help="Give names of experiments, all, or .toml files; without a name they are listed.",
         ),
     ] = None,
     scale: Annotated[
-        _Scale, typer.Option(help="Run at small scale on a CPU, or at the paper's scale on GPUs.")
+        _Scale,
+        typer.Option(
+            metavar="small|paper",
+            help="Run at small scale on a CPU, or at the paper's scale on GPUs.",
+        ),
     ] = _Scale.small,
     data: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of all corpora, one subfolder each.")
+        Path,
+        typer.Option(metavar="DIR", help="Read the corpora from this folder, one subfolder each."),
     ] = Path("data"),
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Output folder for runs, tables and figures.")
+        Path, typer.Option(metavar="DIR", help="Write runs, tables and figures to this folder.")
     ] = Path("reproductions"),
     seeds: Annotated[
         str,
         typer.Option(
-            metavar="N,N,...", help="Seeds to run.", show_default="those of the experiment"
+            metavar="N,N,...", help="Run these seeds.", show_default="those of the experiment"
         ),
     ] = "",
     jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Number of parallel runs, one core each.")
+        int, typer.Option(metavar="N", min=1, help="Train this many runs at once, one core each.")
     ] = 1,
     dry_run: DryRun = False,
     json: AsJson = False,

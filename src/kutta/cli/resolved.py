@@ -39,6 +39,7 @@ def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
     """Every setting of a config, a preset or a run, with what was resolved when its run started."""
     from kutta.runs import Run
     from kutta.runs.device import as_started
+    from kutta.runs.run import CONFIG
 
     if not what.is_dir():
         config, origins = Config.load_with_origins(what, overrides)
@@ -49,10 +50,9 @@ def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
             else Setting(key, started.value(key), "the device")
             for key in known_keys()
         ]
-    file = Run.config_file(what)
     if not Run.is_at(what):
-        raise InputError(f"{what} is not a run directory (it has no {file.name}).")
-    config, origins = Config.load_with_origins(file, overrides)
+        raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
+    config, origins = Config.load_with_origins(what / CONFIG, overrides)
     return [_of_run(key, config.value(key), _origin(key, origins)) for key in known_keys()]
 
 

@@ -4,21 +4,23 @@ from typing import Annotated
 
 import typer
 
-from kutta.cli.app import Device, Run, Seed, app
+from kutta.cli.app import Checkpoint, Device, Run, Seed, app
 from kutta.config import Sampling
 
 
 @app.command()
 def sample(
     run: Run,
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="The start of each text.")] = "",
-    count: Annotated[int, typer.Option(metavar="N", help="Number of texts.")] = 5,
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Start each text with this.")] = "",
+    count: Annotated[int, typer.Option(metavar="N", help="Write this many texts.")] = 5,
     max_length: Annotated[
-        int, typer.Option(metavar="N", help="Maximum number of tokens after the prompt.")
+        int, typer.Option(metavar="N", help="Write at most this many tokens after the prompt.")
     ] = 100,
-    temperature: Annotated[float, typer.Option(metavar="T", help="Sampling temperature.")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(metavar="T", help="Sample at this temperature.")
+    ] = 1.0,
     top_k: Annotated[
-        int, typer.Option(metavar="K", help="Sample from the K likeliest tokens; 0 for all.")
+        int, typer.Option(metavar="K", help="Sample from the K likeliest tokens; 0 is all.")
     ] = 0,
     top_p: Annotated[
         float,
@@ -27,11 +29,14 @@ def sample(
         ),
     ] = 1.0,
     seed: Seed = 1,
+    checkpoint: Checkpoint = None,
     device: Device = "auto",
 ) -> None:
     """Sample texts from a language model, one per line."""
+    from kutta.runs import Run as RunFolder
     from kutta.translate.writer import Writer
 
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    for text in Writer.load(run, device).write(prompt, count, sampling, max_length):
+    writer = Writer.load(RunFolder.load(run, checkpoint).folder, device)
+    for text in writer.write(prompt, count, sampling, max_length):
         typer.echo(text)

@@ -1,13 +1,14 @@
 """Typed and validated settings: read from TOML, saved as JSON in each run. Imports no torch."""
 
-from kutta.config.config import Config, from_earlier, known_keys
+from kutta.config.config import CONFIG, Config, from_earlier, known_keys
 from kutta.config.data import DataConfig
 from kutta.config.decode import DecodeConfig, Sampling, SearchOptions
-from kutta.config.model import ModelConfig, TableauConfig
+from kutta.config.model import ModelConfig
 from kutta.config.section import Section
 from kutta.config.train import TrainConfig
 
 __all__ = [
+    "CONFIG",
     "Config",
     "DataConfig",
     "DecodeConfig",
@@ -15,7 +16,6 @@ __all__ = [
     "Sampling",
     "SearchOptions",
     "Section",
-    "TableauConfig",
     "TrainConfig",
     "from_earlier",
     "known_keys",

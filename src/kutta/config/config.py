@@ -1,14 +1,12 @@
-"""The complete config of a run, as it is written in a file:
-
-run = "runs/mine"
-[data] ...   [model] ...   [train] ...   [decode] ...
-"""
+"""The complete config of a run: its directory, [data], [model], [train] and [decode]."""
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from pydantic import Field
 
@@ -17,23 +15,21 @@ from kutta.config.decode import DecodeConfig
 from kutta.config.load import find_config, read_settings
 from kutta.config.mistakes import in_one_sentence
 from kutta.config.model import ModelConfig
-from kutta.config.section import Section
+from kutta.config.section import Section, names_in
 from kutta.config.train import TrainConfig
+from kutta.errors import InputError
+
+CONFIG = "config.json"  # where a run saves its config
 
 # Settings that may change when a run resumes: they do not affect what an update computes.
-_FREE_KEYS = frozenset(
-    {
-        *("run", "data.dir", "data.test"),
-        *("data.split_compounds", "data.raw_references", "data.lowercased"),  # scoring only
-    }
-) | {
-    f"train.{name}"
-    for name in (
-        *("max_steps", "device", "workers", "shard", "threads", "lanes", "recompute"),
-        *("log_every", "save_every", "valid_every", "valid_bleu", "patience", "best", "keep_last"),
-        "final_model",
-        *("max_bad_steps", "tensorboard"),
-    )
+_FREE_KEYS = {
+    *("run", "data.dir", "data.test"),
+    *("data.split_compounds", "data.raw_references", "data.lowercased"),  # scoring only
+    *("train.max_steps", "train.max_bad_steps", "train.patience", "train.best"),
+    *("train.device", "train.workers", "train.threads", "train.lanes"),
+    *("train.shard", "train.recompute", "train.log_every", "train.tensorboard"),
+    *("train.valid_every", "train.valid_bleu"),
+    *("train.save_every", "train.keep_last", "train.final_model"),
 }
 
 
@@ -42,63 +38,58 @@ class Config(Section):
 
     run: str = Field(min_length=1, description="run directory")
     data: DataConfig
-    model: ModelConfig = Field(default_factory=lambda: ModelConfig())
-    train: TrainConfig = Field(default_factory=lambda: TrainConfig())
-    decode: DecodeConfig = Field(default_factory=lambda: DecodeConfig())
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
 
     @property
     def language_model(self) -> bool:
         """Whether this is a model of the target text only, without a source."""
         return not self.data.source
 
-    def mistakes(self) -> Iterator[tuple[bool, str]]:
-        data, model = self.data, self.model
-        yield (
-            self.language_model and model.encoder_layers > 0,
-            "the setting data.source is missing; add it, or for a language model, which has no "
-            "source, set model.encoder_layers = 0",
-        )
-        yield (
-            not self.language_model and model.encoder_layers == 0,
-            f"model.encoder_layers = 0 makes a language model, which has no source; leave "
-            f"data.source = {data.source!r} out, or set model.encoder_layers to 1 or more",
-        )
-        yield (
-            self.language_model
-            and (model.decoder_solver, model.decoder_gamma) != ("euler", "tableau"),
-            "a language model has one stack, whose method is model.solver and model.gamma; leave "
-            "model.decoder_solver and model.decoder_gamma out",
-        )
-        yield (
-            self.language_model and data.max_source > 0,
-            "a language model has no source to cut; leave data.max_source out",
-        )
-        yield (
-            self.language_model and self.train.best == "bleu",
-            "a language model is not scored by BLEU; set train.best = 'loss'",
-        )
-        yield (
-            self.train.shard and model.layer_drop > 0,
-            f"layers cannot be both sharded and skipped at random; set train.shard = false or "
-            f"model.layer_drop = 0, not {model.layer_drop}",
-        )
-        yield (
-            data.max_length + 1 > self.train.batch_tokens,
-            f"a sentence of data.max_length = {data.max_length} tokens plus its end mark does not "
-            f"fit into train.batch_tokens = {self.train.batch_tokens}; lower data.max_length or "
-            "raise train.batch_tokens",
-        )
-        yield (
-            data.max_length + 1 > self.train.micro_tokens,
-            f"a sentence of data.max_length = {data.max_length} tokens plus its end mark does not "
-            f"fit into a micro-batch of train.batch_tokens / train.pieces = "
-            f"{self.train.batch_tokens} / {self.train.pieces} tokens; lower train.pieces or "
-            "data.max_length",
-        )
+    def mistakes(self) -> Iterator[str]:
+        data, model, train = self.data, self.model, self.train
+        if self.language_model:
+            if model.encoder_layers > 0:
+                yield (
+                    "the setting data.source is missing; add it, or for a language model, which "
+                    "has no source, set model.encoder_layers = 0"
+                )
+            if (model.decoder_solver, model.decoder_gamma) != ("euler", "tableau"):
+                yield (
+                    "a language model has one stack, whose method is model.solver and model.gamma; "
+                    "leave model.decoder_solver and model.decoder_gamma out"
+                )
+            if data.max_source > 0:
+                yield "a language model has no source to cut; leave data.max_source out"
+            if train.best == "bleu":
+                yield "a language model is not scored by BLEU; set train.best = 'loss'"
+        elif model.encoder_layers == 0:
+            yield (
+                f"model.encoder_layers = 0 makes a language model, which has no source; leave "
+                f"data.source = {data.source!r} out, or set model.encoder_layers to 1 or more"
+            )
+        if train.shard and model.layer_drop > 0:
+            yield (
+                f"layers cannot be both sharded and skipped at random; set train.shard = false or "
+                f"model.layer_drop = 0, not {model.layer_drop}"
+            )
+        longest = f"a sentence of data.max_length = {data.max_length} tokens plus its end mark"
+        if data.max_length + 1 > train.batch_tokens:
+            yield (
+                f"{longest} does not fit into train.batch_tokens = {train.batch_tokens}; lower "
+                "data.max_length or raise train.batch_tokens"
+            )
+        if data.max_length + 1 > train.micro_tokens:
+            yield (
+                f"{longest} does not fit into a micro-batch of train.batch_tokens / train.pieces = "
+                f"{train.batch_tokens} / {train.pieces} tokens; lower train.pieces or "
+                "data.max_length"
+            )
 
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Config":
-        """Read a .toml file, a preset by its name, or a run's config.json.
+        """Read a .toml file, a preset by its name, or a run's config.json or folder.
 
         Overrides are "key=value" strings.
         """
@@ -109,15 +100,25 @@ class Config(Section):
         cls, path: str | Path, overrides: Iterable[str] = ()
     ) -> tuple["Config", dict[str, str]]:
         """A config, and the origin of each setting that is not a default."""
+        if not isinstance(cast(object, path), str | Path):
+            raise InputError(f"Give the path of a config or the name of a preset, not {path!r}.")
+        overrides = [overrides] if isinstance(overrides, str) else [*overrides]
+        if not all(isinstance(cast(object, override), str) for override in overrides):
+            raise InputError(
+                f'Give overrides as a list of strings, e.g. ["train.lr=0.001"], not {overrides!r}.'
+            )
         file = find_config(path)
-        settings = read_settings(file, overrides)
-        values = from_earlier(settings.values) if file.suffix == ".json" else settings.values
-        return cls.parse(values, where=str(file)), settings.origins
+        folder, file = (file, _saved_in(file)) if file.is_dir() else (None, file)
+        values, origins = read_settings(file, overrides)
+        values = from_earlier(values) if file.suffix == ".json" else values
+        if folder and origins.get("run") != "--set" and not _same(values.get("run"), folder):
+            values["run"] = str(folder)  # the run was moved
+        return cls.parse(values, where=str(file)), origins
 
     @classmethod
     def parse(cls, values: dict[str, Any], where: str = "the config") -> "Config":
         """Validate plain values; the first mistake is raised as an InputError."""
-        with in_one_sentence([*_names(cls)], where):
+        with in_one_sentence([*names_in(cls)], where):
             return cls.model_validate(values)
 
     def to_json(self) -> str:
@@ -127,19 +128,14 @@ class Config(Section):
     def conflict(self, other: "Config", sections: Sequence[str]) -> str | None:
         """The first setting of these sections that must be equal in two configs but is not."""
         for key in known_keys():
-            if key in _FREE_KEYS or key.split(".")[0] not in sections:
-                continue
             mine, others = self.value(key), other.value(key)
-            if mine != others:
+            if mine != others and key.split(".")[0] in sections and key not in _FREE_KEYS:
                 return f"{key} = {_written(mine)} there, {_written(others)} here"
         return None
 
     def value(self, key: str) -> Any:
         """The value of a setting by its full name, such as model.solver."""
-        found: Any = self
-        for name in key.split("."):
-            found = getattr(found, name)
-        return found
+        return attrgetter(key)(self)
 
     def hash(self) -> str:
         """Ten hex digits that identify these settings; paths are not included.
@@ -151,6 +147,26 @@ class Config(Section):
         dumped = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         values = {name: section for name, section in dumped.items() if section}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def _saved_in(folder: Path) -> Path:
+    """The config of the run in a folder."""
+    if (folder / CONFIG).is_file():
+        return folder / CONFIG
+    run = Path(os.path.normpath(folder / ".." / ".."))
+    if folder.absolute().parent.name == "checkpoints" and (run / CONFIG).is_file():
+        raise InputError(
+            f"{folder} is a checkpoint; training resumes from the newest one of a run, so give "
+            f"its folder {run}."
+        )
+    raise InputError(
+        f"{folder} is a folder but not a run (it has no {CONFIG}); give a config file, a preset or "
+        "a run directory."
+    )
+
+
+def _same(run: Any, folder: Path) -> bool:
+    return isinstance(run, str) and Path(run).resolve() == folder.resolve()
 
 
 def from_earlier(values: dict[str, Any]) -> dict[str, Any]:
@@ -172,20 +188,4 @@ def _written(value: Any) -> str:
 
 def known_keys() -> list[str]:
     """Every setting by its full name, e.g. model.solver."""
-    keys: list[str] = []
-    for name, info in Config.model_fields.items():
-        section = info.annotation
-        if isinstance(section, type) and issubclass(section, Section):
-            keys += [f"{name}.{key}" for key in section.model_fields]
-        else:
-            keys.append(name)
-    return keys
-
-
-def _names(section: type[Section], prefix: str = "") -> Iterator[str]:
-    """Every valid name, of sections and of their settings."""
-    for name, info in section.model_fields.items():
-        yield prefix + name
-        for kind in (info.annotation, *get_args(info.annotation)):
-            if isinstance(kind, type) and issubclass(kind, Section):
-                yield from _names(kind, f"{prefix}{name}.")
+    return [name for name in names_in(Config) if name == "run" or name.count(".") == 1]

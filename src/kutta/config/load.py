@@ -1,18 +1,16 @@
 """Reading settings: TOML or JSON files, the configs they extend, and --set overrides.
 
-    extends = "wmt14-en-de-base"     the name of a preset, or the path of a file relative to this
-                                     one or to its subfolder presets
-
 A config inherits all settings of the one it extends except `run`, and overrides those it sets.
 """
 
+import difflib
 import json
 import os
+import re
 import tomllib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from kutta.config.mistakes import apply_override, sentence, suggest
 from kutta.errors import InputError
@@ -22,28 +20,27 @@ Values = dict[str, Any]
 _PACKAGE = Path(__file__).parents[1]
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """Plain values by section, and the file or option that each of them comes from."""
 
     values: Values
-    origins: dict[str, str] = field(default_factory=dict[str, str])  # "model.solver" -> a file
+    origins: dict[str, str]  # "model.solver" -> a file
 
 
 def read_settings(path: Path, overrides: Iterable[str] = ()) -> Settings:
     """The settings of a file and of all it extends, with overrides ("key=value") applied last."""
-    settings = _extended(path, ())
+    values, origins = _extended(path, ())
     if path.suffix != ".json":
-        settings.values.setdefault("run", f"runs/{path.stem}")
-        settings.origins.setdefault("run", "the name of the file")
+        values.setdefault("run", f"runs/{path.stem}")
+        origins.setdefault("run", "the name of the file")
     for override in overrides:
         changed: Values = {}
         apply_override(changed, override)
-        apply_override(settings.values, override)
+        apply_override(values, override)
         key = override.partition("=")[0].strip()
-        kept = {k: of for k, of in settings.origins.items() if not f"{k}.".startswith(f"{key}.")}
-        settings = replace(settings, origins=kept | {k: "--set" for k, _ in _leaves(changed)})
-    return settings
+        kept = {k: of for k, of in origins.items() if not f"{k}.".startswith(f"{key}.")}
+        origins = kept | dict.fromkeys(_leaves(changed), "--set")
+    return Settings(values, origins)
 
 
 def _extended(path: Path, below: tuple[Path, ...]) -> Settings:
@@ -53,7 +50,7 @@ def _extended(path: Path, below: tuple[Path, ...]) -> Settings:
         raise InputError(f"{path}: extends forms a cycle ({circle}); remove one of them.")
     values = read_values(path)
     name = values.pop("extends", None)
-    own = Settings(values, {key: path.name for key, _ in _leaves(values)})
+    own = Settings(values, dict.fromkeys(_leaves(values), path.name))
     if name is None:
         return own
     if not isinstance(name, str):
@@ -83,26 +80,27 @@ def merge(values: Values, change: Values) -> Values:
     return merged
 
 
-def _leaves(values: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting that is not a table, by its full name."""
+def _leaves(values: Values, prefix: str = "") -> Iterator[str]:
+    """The full name of every setting that is not a table."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _leaves(cast(Values, value), f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value
+            yield f"{prefix}{key}"
 
 
 def read_values(path: Path) -> Values:
     """The table of a TOML or JSON file."""
-    kind = "JSON" if path.suffix == ".json" else "TOML"
+    kind, text = "JSON" if path.suffix == ".json" else "TOML", ""
     try:
         text = path.read_text(encoding="utf-8")
         values: Any = json.loads(text) if kind == "JSON" else tomllib.loads(text)
     except FileNotFoundError:
         raise InputError(f"There is no config file {path}; check the path.") from None
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        quotes = '; text goes in quotes, e.g. "rk2"' if "Invalid value" in str(error) else ""
-        raise InputError(f"{path} is not readable as {kind}: {error}{quotes}.") from None
+        problem = _other_format(path, text) or f"is not readable as {kind}: {error}"
+        quotes = '; text goes in quotes, e.g. "rk2"' if "Invalid value" in problem else ""
+        raise InputError(f"{path} {problem}{quotes}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read the config {path}: {error}.") from None
     if not isinstance(values, dict):
@@ -110,7 +108,17 @@ def read_values(path: Path) -> Values:
     return cast(Values, values)
 
 
-# ---- presets --------------------------------------------------------------------------------
+def _other_format(path: Path, text: str) -> str:
+    """What is wrong with a config in the format of other toolkits; empty if it is not one."""
+    lines = (line for line in text.split("\n") if line.strip() and not line.startswith("#"))
+    first = next(lines, "")
+    if path.suffix != ".json" and first.startswith("{"):
+        return "is JSON, but a config is TOML; `kutta info PRESET --resolved` prints an example"
+    if path.suffix in (".yaml", ".yml") or re.match(r"---|[\w-]+:(\s|$)", first):
+        return (
+            'is YAML, but a config is TOML; write a section as [data] and a setting as dir = "text"'
+        )
+    return ""
 
 
 def shipped(folder: str) -> Path:
@@ -131,18 +139,22 @@ def presets() -> dict[str, Path]:
     return {file.stem: file for inside in files for file in inside}
 
 
-def find_config(name: str | Path) -> Path:
-    """The file or folder at this path, or the preset of this name."""
+def find_config(name: str | Path, models: Mapping[str, Path] | None = None) -> Path:
+    """The file or folder at this path, or the preset of this name, or one of these models."""
     path = Path(name)
     if os.path.exists(path):  # unlike Path.exists, no error where a name is too long for a file
         return path
-    known = presets()
+    known = presets() | dict(models or {})
     if str(name) in known:
         return known[str(name)]
     if path.suffix or len(path.parts) > 1:
         ours = f", or use {path.stem} for the preset" if path.stem in known else ""
-        raise InputError(f"There is no config file {path}; check the path{ours}.")
-    near = suggest(str(name), [*known]) or "; `kutta info --list` lists the presets"
+        beside = [str(file) for file in path.parent.glob("*.toml")] if not ours else []
+        near = difflib.get_close_matches(str(path), beside, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"check the path{ours}."
+        raise InputError(f"There is no config file {path}; {hint}")
+    also = f", and the models are {', '.join(models)}" if models else ""
+    near = suggest(str(name), [*known]) or f"; `kutta info --list` lists the presets{also}"
     raise InputError(sentence(f"There is no config file or preset {str(name)!r}{near}"))
 
 

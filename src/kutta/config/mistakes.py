@@ -30,13 +30,91 @@ _WAYS_OUT = {
     "is_instance_of": "it must be a {class}, such as {class}()",
 }
 
-# Names used by other toolkits, and ours.
-_OTHER_NAMES = {
-    "learning_rate": "train.lr",
-    "epochs": "train.max_steps",
-    "layers": "model.encoder_layers",
-    "depth": "model.encoder_layers",
-    "method": "model.solver",
+# Our settings, and their names in fairseq, Marian, OpenNMT, JoeyNMT and Hugging Face. Hyphens are
+# written as underscores.
+_ELSEWHERE = {
+    "run": "save_dir output_dir model_dir save_model destdir checkpoint_dir",
+    "data.dir": "data_dir data_path",
+    "data.source": "src source_lang src_lang source_language",
+    "data.target": "tgt trg target_lang tgt_lang trg_lang target_language",
+    "data.train": "trainpref train_sets train_file train_data path_src path_tgt",
+    "data.valid": "validpref valid_sets validation_file valid_data dev",
+    "data.test": "testpref test_sets test_file test_data",
+    "data.tokenizer": "bpe subword tokenizer_type tokenizer_name",
+    "data.vocab_size": "dim_vocabs src_vocab_size tgt_vocab_size voc_limit nwordssrc nwordstgt",
+    "data.vocabulary": "vocab vocabs src_vocab tgt_vocab srcdict tgtdict voc_file",
+    "data.shared_vocab": "joined_dictionary share_vocab joint_vocab",
+    "data.bpe_dropout": "sentencepiece_alphas",
+    "data.max_length": "max_sent_length max_source_positions max_target_positions src_seq_length "
+    "tgt_seq_length max_target_length max_seq_len max_seq_length max_position_embeddings",
+    "data.max_source": "max_source_length src_seq_length_trunc truncate_source",
+    "data.lowercased": "lowercase do_lower_case",
+    "model.d_model": "hidden_size embedding_dim dim_emb dim_model rnn_size word_vec_size n_embd "
+    "encoder_embed_dim decoder_embed_dim emb_size embed_dim hidden_dim",
+    "model.ffn": "ff_size d_ff transformer_ff transformer_dim_ffn dim_feedforward encoder_ffn_dim "
+    "decoder_ffn_dim encoder_ffn_embed_dim decoder_ffn_embed_dim intermediate_size feed_forward",
+    "model.heads": "num_heads n_heads nhead transformer_heads encoder_attention_heads "
+    "decoder_attention_heads num_attention_heads n_head",
+    "model.encoder_layers": "layers depth num_layers enc_layers enc_depth num_encoder_layers "
+    "n_layers num_hidden_layers n_layer",
+    "model.decoder_layers": "dec_layers dec_depth num_decoder_layers",
+    "model.solver": "method enc_calculate_num encoder_history_type",
+    "model.norm": "encoder_normalize_before decoder_normalize_before layer_norm_position prenorm "
+    "transformer_preprocess transformer_postprocess",
+    "model.layer_drop": "encoder_layerdrop decoder_layerdrop layerdrop",
+    "model.init": "initializer param_init param_init_glorot",
+    "model.tie_embeddings": "share_all_embeddings share_decoder_input_output_embed tied_softmax "
+    "tied_embeddings tied_embeddings_all share_decoder_embeddings share_embeddings "
+    "tie_word_embeddings",
+    "model.relative_positions": "max_relative_length max_relative_positions",
+    "model.dropout": "transformer_dropout hidden_dropout_prob dropout_rate hidden_dropout",
+    "model.attention_dropout": "transformer_dropout_attention attention_probs_dropout_prob",
+    "model.relu_dropout": "activation_dropout transformer_dropout_ffn",
+    "train.max_steps": "epochs max_epoch max_epochs max_update max_updates updates train_steps "
+    "after after_epochs after_batches num_train_epochs num_epochs total_steps",
+    "train.batch_tokens": "batch_size max_tokens mini_batch mini_batch_words mini_batch_fit "
+    "per_device_train_batch_size tokens_per_batch train_batch_size",
+    "train.accumulate": "update_freq accum_count optimizer_delay batch_multiplier "
+    "gradient_accumulation_steps grad_accum",
+    "train.lr": "learning_rate learn_rate",
+    "train.warmup": "warmup_updates warmup_steps lr_warmup learning_rate_warmup warmup_ratio",
+    "train.warmup_from": "warmup_init_lr lr_warmup_start_rate",
+    "train.adam_betas": "betas adam_beta1 adam_beta2",
+    "train.adam_eps": "adam_epsilon eps epsilon",
+    "train.clip_norm": "max_grad_norm clip_grad_norm gradient_clipping clip_grad_val",
+    "train.label_smoothing": "label_smoothing_factor smoothing",
+    "train.precision": "fp16 bf16 amp mixed_precision memory_efficient_fp16 dtype model_dtype",
+    "train.recompute": "gradient_checkpointing checkpoint_activations",
+    "train.compile": "torch_compile",
+    "train.device": "devices use_cuda gpu use_gpu no_cuda use_cpu",
+    "train.workers": "gpus num_gpus world_size gpu_ranks distributed_world_size n_gpu",
+    "train.shard": "fsdp ddp_backend deepspeed",
+    "train.log_every": "log_interval logging_freq logging_steps report_every disp_freq",
+    "train.save_every": "save_interval save_interval_updates save_freq save_steps "
+    "save_checkpoint_steps",
+    "train.valid_every": "validate_interval validate_interval_updates valid_freq valid_steps "
+    "validation_freq eval_steps eval_every",
+    "train.valid_bleu": "eval_bleu predict_with_generate",
+    "train.patience": "early_stopping early_stopping_patience",
+    "train.best": "best_checkpoint_metric metric_for_best_model early_stopping_metric",
+    "train.final_model": "load_best_model_at_end",
+    "train.keep_last": "keep_last_epochs keep_interval_updates keep_best_ckpts keep_checkpoint "
+    "save_total_limit keep_best_checkpoints",
+    "train.tensorboard": "tensorboard_logdir report_to",
+    "train.seed": "random_seed",
+    "train.grow_from": "finetune_from_model pretrained_model",
+    "decode.beam": "beam_size num_beams",
+    "decode.length_penalty": "lenpen normalize beam_alpha alpha",
+    "decode.max_length": "max_len_a max_len_b max_output_length max_new_tokens",
+    "decode.min_length": "min_len min_output_length min_new_tokens",
+    "decode.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat",
+    "decode.average": "average_checkpoints num_epoch_checkpoints num_update_checkpoints",
+}
+OTHER_NAMES = {name: ours for ours, names in _ELSEWHERE.items() for name in names.split()}
+_OTHER_SECTIONS = {
+    **dict.fromkeys(("dataset", "corpus"), "data"),
+    **dict.fromkeys(("optimizer", "optimization", "optim", "trainer"), "train"),
+    **dict.fromkeys(("testing", "generation", "generate", "search", "translate"), "decode"),
 }
 
 
@@ -88,19 +166,17 @@ def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
     message = mistake["msg"].removeprefix("Value error, ")
     if mistake["type"] == "value_error":
         return sentence(f"{key}: {message}" if key else message)
-    known_way = _WAYS_OUT.get(mistake["type"], "").format(key=key, **mistake.get("ctx", {}))
-    if mistake["type"] == "list_type":
-        known_way = _list_wanted(key, mistake["input"], known_way)
-    return f"{key} = {_shown(mistake['input'])} is not valid: {known_way or message.lower()}."
-
-
-def _list_wanted(key: str, value: Any, way_out: str) -> str:
-    """What to write where a list is expected, inside a list or on the command line."""
-    if key.endswith("]"):
-        return f"{key.rpartition('[')[0]} is a list of rows, e.g. [[1]]"
-    if isinstance(value, str):  # ["1/2"] has become [1/2], which is no TOML
+    value, way_out = mistake["input"], _WAYS_OUT.get(mistake["type"], message.lower())
+    if mistake["type"] == "list_type" and key.endswith("]"):
+        way_out = f"{key.rpartition('[')[0]} is a list of rows, e.g. [[1]]"
+    elif mistake["type"] == "list_type" and isinstance(value, str):
+        # ["1/2"] has become [1/2], which is no TOML.
         way_out += "; on the command line, put single quotes around the whole setting"
-    return way_out
+    elif mistake["type"] in _WAYS_OUT:
+        way_out = way_out.format(key=key, **mistake.get("ctx", {}))
+    shown = json.dumps(value, default=str, ensure_ascii=False)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return f"{key} = {shown} is not valid: {way_out}."
 
 
 def sentence(text: str) -> str:
@@ -108,18 +184,18 @@ def sentence(text: str) -> str:
     return text if text.endswith("?") else f"{text}."
 
 
-def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def _known_setting(key: str, known: Sequence[str]) -> str:
     """The setting that an unknown name may stand for, or those of its section."""
     section, _, name = key.rpartition(".")
     everywhere = {full.rpartition(".")[2]: full for full in known}
     here = {full.rpartition(".")[2]: full for full in known if full.rpartition(".")[0] == section}
-    if _OTHER_NAMES.get(name) in known:
-        return f"; did you mean {_OTHER_NAMES[name]}?"
+    plain = name.lower().replace("-", "_")
+    in_other_sections = [full for full in known if full.rpartition(".")[2] == plain]
+    if in_other_sections:
+        return f"; did you mean {' or '.join(in_other_sections)}?"
+    ours = OTHER_NAMES.get(plain) or _OTHER_SECTIONS.get(key)
+    if ours in known:
+        return f"; did you mean {ours}?"
     # Compare names without their section: with it, all settings of a section look alike.
     near = _near(name, here, 0.6) or _near(name, everywhere, 0.75)
     if near:

@@ -1,12 +1,12 @@
 """[model]: sizes and the numerical method."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from kutta.config.mistakes import suggest
-from kutta.config.section import Section
+from kutta.config.section import Natural, Positive, Rate, Section, setting
 from kutta.errors import InputError
 from kutta.ode.gamma import GAMMAS, STARTS
 from kutta.ode.methods import CUSTOM, METHODS, tableau_of
@@ -24,94 +24,70 @@ class TableauConfig(Section):
     a: list[list[Any]] = Field(description='rows below the diagonal, e.g. [["1/2"], [0, "3/4"]]')
     b: list[Any] = Field(description='weights that add up to 1, e.g. ["2/9", "1/3", "4/9"]')
 
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
+    def method(self) -> ButcherTableau:
+        """The method itself."""
+        return ButcherTableau.own(self.a, self.b)
+
+    def mistakes(self) -> Iterator[str]:
         try:
             self.method()
         except InputError as error:
             sentence = str(error).removesuffix(".")
-            raise ValueError(sentence[0].lower() + sentence[1:]) from None
-        return self
-
-    def method(self) -> ButcherTableau:
-        """The method itself."""
-        return ButcherTableau.own(self.a, self.b)
+            yield sentence[0].lower() + sentence[1:]
 
 
 class ModelConfig(Section):
     """Sizes and the numerical method."""
 
-    d_model: int = Field(default=512, ge=2, description="width of the hidden states")
-    ffn: int = Field(default=2048, ge=1, description="inner width of the feed-forward sublayer")
-    heads: int = Field(default=8, ge=1, description="number of attention heads")
-    encoder_layers: int = Field(
-        default=6, ge=0, description="number of encoder layers; 0 for a language model"
+    d_model: int = setting(512, "width of the hidden states", ge=2)
+    ffn: Positive = setting(2048, "inner width of the feed-forward sublayer")
+    heads: Positive = setting(8, "number of attention heads")
+    encoder_layers: Natural = setting(6, "number of encoder layers; 0 for a language model")
+    decoder_layers: Positive = setting(6, "number of decoder (or language model) layers")
+    solver: str = setting("rk2", "method of the encoder's (or language model's) blocks")
+    gamma: GammaName = setting("tableau", "weights of the stages")
+    gamma_start: StartName = setting("ones", "initial values of learned weights")
+    share_gamma: bool = setting(False, "share learned weights between blocks")
+    tableau: TableauConfig | None = setting(
+        None, '[model.tableau] with a and b, for solver = "custom"'
     )
-    decoder_layers: int = Field(
-        default=6, ge=1, description="number of decoder (or language model) layers"
+    field: Literal["san+ffn", "san/ffn", "san", "ffn", "macaron"] = setting(
+        "san+ffn", "which sublayers a block integrates"
     )
-    solver: str = Field(
-        default="rk2", description="method of the encoder's (or language model's) blocks"
+    decoder_solver: str = setting("euler", "method of the decoder's blocks")
+    decoder_gamma: GammaName = setting("tableau", "weights of the decoder's stages")
+    replicate: Literal["paper", "release"] = setting(
+        "paper", "F is the increment, or what the authors' release computes"
     )
-    gamma: GammaName = Field(default="tableau", description="weights of the stages")
-    gamma_start: StartName = Field(default="ones", description="initial values of learned weights")
-    share_gamma: bool = Field(default=False, description="share learned weights between blocks")
-    tableau: TableauConfig | None = Field(
-        default=None, description='[model.tableau] with a and b, for solver = "custom"'
+    norm: Literal["pre", "post"] = setting(
+        "pre", "LayerNorm inside F, or after each residual addition"
     )
-    field: Literal["san+ffn", "san/ffn", "san", "ffn", "macaron"] = Field(
-        default="san+ffn", description="which sublayers a block integrates"
+    init: Literal["xavier", "depth-scaled", "admin"] = setting(
+        "xavier", "initialisation of the layers"
     )
-    decoder_solver: str = Field(default="euler", description="method of the decoder's blocks")
-    decoder_gamma: GammaName = Field(
-        default="tableau", description="weights of the decoder's stages"
+    share_layers: bool = setting(
+        False, "one set of parameters for all layers (Universal Transformer)"
     )
-    replicate: Literal["paper", "release"] = Field(
-        default="paper", description="F is the increment, or what the authors' release computes"
+    stage_parameters: Literal["shared", "separate"] = setting(
+        "shared", "one set of parameters for all stages of a block, or one for each stage"
     )
-    norm: Literal["pre", "post"] = Field(
-        default="pre", description="LayerNorm inside F, or after each residual addition"
+    layer_drop: Rate = setting(0.0, "skip whole layers at random in training")
+    tie_embeddings: bool = setting(
+        True, "use the target embedding as the output layer; a language model's default is false"
     )
-    init: Literal["xavier", "depth-scaled", "admin"] = Field(
-        default="xavier", description="initialisation of the layers"
-    )
-    share_layers: bool = Field(
-        default=False, description="one set of parameters for all layers (Universal Transformer)"
-    )
-    stage_parameters: Literal["shared", "separate"] = Field(
-        default="shared",
-        description="one set of parameters for all stages of a block, or one for each stage",
-    )
-    layer_drop: float = Field(
-        default=0.0, ge=0.0, lt=1.0, description="skip whole layers at random in training"
-    )
-    tie_embeddings: bool = Field(
-        default=True,
-        description="use the target embedding as the output layer; a language model's default is "
-        "false",
-    )
-    relative_positions: int = Field(
-        default=8, ge=0, description="clipping distance of relative positions; 0 for none"
-    )
-    dropout: float = Field(
-        default=0.1, ge=0.0, lt=1.0, description="dropout after each sublayer and embedding"
-    )
-    attention_dropout: float = Field(
-        default=0.1, ge=0.0, lt=1.0, description="dropout on attention weights"
-    )
-    relu_dropout: float = Field(
-        default=0.1, ge=0.0, lt=1.0, description="dropout inside the feed-forward sublayer"
-    )
+    relative_positions: Natural = setting(8, "clipping distance of relative positions; 0 for none")
+    dropout: Rate = setting(0.1, "dropout after each sublayer and embedding")
+    attention_dropout: Rate = setting(0.1, "dropout on attention weights")
+    relu_dropout: Rate = setting(0.1, "dropout inside the feed-forward sublayer")
 
     @model_validator(mode="before")
     @classmethod
     def _untied_language_model(cls, values: Any) -> Any:
         """A language model has a separate output layer by default."""
-        if not isinstance(values, dict):
-            return values
-        settings = cast(dict[str, Any], values)
-        language_model = settings.get("encoder_layers") == 0
-        return {"tie_embeddings": False} | settings if language_model else settings
+        settings: Any = values
+        if isinstance(values, dict) and settings.get("encoder_layers") == 0:
+            return {"tie_embeddings": False} | settings
+        return settings
 
     @field_validator("solver", "decoder_solver")
     @classmethod
@@ -124,73 +100,61 @@ class ModelConfig(Section):
         """The tableau that these settings bring along, for the method "custom"."""
         return self.tableau and self.tableau.method()
 
-    def mistakes(self) -> Iterator[tuple[bool, str]]:
+    def mistakes(self) -> Iterator[str]:
         own = self.own_tableau()
         sides = ("", self.solver, self.gamma), ("decoder_", self.decoder_solver, self.decoder_gamma)
         names, gammas = {name for _, name, _ in sides}, {gamma for *_, gamma in sides}
         history = ", ".join(sorted(name for name in names if METHODS[name].looks_back))
         release, post = self.replicate == "release", self.norm == "post"
-        yield (
-            bool(self.d_model % self.heads),
-            f"d_model = {self.d_model} is not a multiple of heads = {self.heads}; change one",
-        )
-        yield (
-            CUSTOM in names and own is None,
-            "the method 'custom' needs a table [model.tableau] with a and b; add it",
-        )
-        yield (
-            CUSTOM not in names and own is not None,
-            "[model.tableau] is for solver = 'custom'; set the solver, or remove the table",
-        )
+        if self.d_model % self.heads:
+            yield f"d_model = {self.d_model} is not a multiple of heads = {self.heads}; change one"
+        if CUSTOM in names and own is None:
+            yield "the method 'custom' needs a table [model.tableau] with a and b; add it"
+        if CUSTOM not in names and own is not None:
+            yield "[model.tableau] is for solver = 'custom'; set the solver, or remove the table"
         for side, method, gamma in sides:
-            tableau, needed = tableau_of(method, own), GAMMAS[gamma].stages
-            yield (
-                gamma != "tableau" and tableau is None,
-                f"{side}gamma = {gamma!r} needs a Runge-Kutta method, but {side}solver = "
-                f"{method!r} is not one; remove {side}gamma",
-            )
-            yield (
-                needed is not None and tableau is not None and tableau.stages != needed,
-                f"{side}gamma = {gamma!r} weighs {needed} stages, but {method} has "
-                f"{tableau and tableau.stages}; choose a method with {needed}, such as "
-                f"{_listed(n for n, t in TABLEAUX.items() if t.stages == needed)}",
-            )
+            tableau, stages = tableau_of(method, own), GAMMAS[gamma].stages
+            if gamma != "tableau" and tableau is None:
+                yield (
+                    f"{side}gamma = {gamma!r} needs a Runge-Kutta method, but {side}solver = "
+                    f"{method!r} is not one; remove {side}gamma"
+                )
+            if stages is not None and tableau is not None and tableau.stages != stages:
+                fitting = _listed(name for name, t in TABLEAUX.items() if t.stages == stages)
+                yield (
+                    f"{side}gamma = {gamma!r} weighs {stages} stages, but {method} has "
+                    f"{tableau.stages}; choose a method with {stages}, such as {fitting}"
+                )
         starting = [name for name, kind in GAMMAS.items() if kind.starts]
+        if self.gamma_start != "ones" and gammas.isdisjoint(starting):
+            yield f"gamma_start = {self.gamma_start!r} needs gamma = {_listed(map(repr, starting))}"
         learned = [name for name, kind in GAMMAS.items() if kind.learned]
-        yield (
-            self.gamma_start != "ones" and gammas.isdisjoint(starting),
-            f"gamma_start = {self.gamma_start!r} needs gamma = {_listed(map(repr, starting))}",
-        )
-        yield (
-            self.share_gamma and gammas.isdisjoint(learned),
-            f"share_gamma needs a gamma that is learned: {_listed(map(repr, learned))}",
-        )
+        if self.share_gamma and gammas.isdisjoint(learned):
+            yield f"share_gamma needs a gamma that is learned: {_listed(map(repr, learned))}"
         for wrong, needed in (
             (self.field != "san+ffn", f"field = 'san+ffn', not {self.field!r}"),
             (self.layer_drop > 0, f"layer_drop = 0, not {self.layer_drop}"),
         ):
-            yield bool(history) and wrong, f"{history} looks back over whole layers: set {needed}"
-            yield release and wrong, f"replicate = 'release' looks back over layers: set {needed}"
+            if wrong and history:
+                yield f"{history} looks back over whole layers: set {needed}"
+            if wrong and release:
+                yield f"replicate = 'release' looks back over layers: set {needed}"
         others = ", ".join(sorted(name for name in names if tableau_of(name, own) is None))
-        yield (
-            release and bool(others),
-            f"replicate = 'release' needs Runge-Kutta methods, but {others} is not one; choose rk2",
-        )
-        yield release and post, "replicate = 'release' needs norm = 'pre'"
-        yield (
-            release and self.stage_parameters == "separate",
-            "replicate = 'release' uses the same whole layer for all stages: set "
-            "stage_parameters = 'shared'",
-        )
-        yield (
-            post and (names != {"euler"} or gammas != {"tableau"}),
-            "norm = 'post' is not a step of an ODE: set solver and decoder_solver to 'euler', and "
-            "remove the gammas",
-        )
-        yield (
-            self.init == "admin" and not post,
-            "init = 'admin' sets the weights of post-norm residuals: set norm = 'post'",
-        )
+        if release and others:
+            needed = f"Runge-Kutta methods, but {others} is not one; choose rk2"
+            yield f"replicate = 'release' needs {needed}"
+        if release and post:
+            yield "replicate = 'release' needs norm = 'pre'"
+        if release and self.stage_parameters == "separate":
+            needed = "stage_parameters = 'shared'"
+            yield f"replicate = 'release' uses the same whole layer for all stages: set {needed}"
+        if post and (names != {"euler"} or gammas != {"tableau"}):
+            yield (
+                "norm = 'post' is not a step of an ODE: set solver and decoder_solver to 'euler', "
+                "and remove the gammas"
+            )
+        if self.init == "admin" and not post:
+            yield "init = 'admin' sets the weights of post-norm residuals: set norm = 'post'"
 
 
 def _listed(names: Iterable[str]) -> str:

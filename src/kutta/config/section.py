@@ -1,9 +1,22 @@
 """The base class of all sections of a config."""
 
 from collections.abc import Iterator
-from typing import Self
+from inspect import signature
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kutta.config.mistakes import in_one_sentence
+from kutta.errors import InputError
+
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+def setting(default: Any, description: str, **limits: Any) -> Any:
+    """A setting with its default, its meaning for help and docs, and its limits (ge, lt, ...)."""
+    return Field(default=default, description=description, **limits)
 
 
 class Section(BaseModel):
@@ -11,13 +24,49 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    def mistakes(self) -> Iterator[tuple[bool, str]]:
-        """Checks of settings against each other: whether they conflict, and the message."""
+    if not TYPE_CHECKING:  # type checkers derive the parameters from the fields
+
+        def __init__(self, *values: Any, **settings: Any) -> None:
+            kind = type(self)
+            if values:
+                first, load = next(iter(kind.model_fields)), getattr(kind, "load", None)
+                reads = f"; {kind.__name__}.load reads a file or a preset" if load else ""
+                raise InputError(
+                    f"{kind.__name__} takes settings by name, e.g. {first}=..., not "
+                    f"{values[0]!r}{reads}."
+                )
+            with in_one_sentence([*names_in(kind)]):
+                super().__init__(**settings)
+
+        # pydantic derives the signature of a section from this one, and the fields.
+        __init__.__signature__ = signature(BaseModel.__init__)
+        # Sections in a section are validated without it, so that a mistake has its full name.
+        __init__.__pydantic_base_init__ = True
+
+    def mistakes(self) -> Iterator[str]:
+        """What is wrong with these settings taken together; the first one is reported."""
         yield from ()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        for wrong, sentence in self.mistakes():
-            if wrong:
-                raise ValueError(sentence)
+        for sentence in self.mistakes():
+            raise ValueError(sentence)
         return self
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Only settings that differ from their defaults: others would hide them."""
+        for name, info in type(self).model_fields.items():
+            if (value := getattr(self, name)) != info.default:
+                yield name, value
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def names_in(section: type[Section], prefix: str = "") -> Iterator[str]:
+    """Every valid name, of sections and of their settings."""
+    for name, info in section.model_fields.items():
+        yield prefix + name
+        for kind in (info.annotation, *get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Section):
+                yield from names_in(kind, f"{prefix}{name}.")

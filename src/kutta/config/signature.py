@@ -19,9 +19,8 @@ def spelled_out(options: Mapping[str, Any]) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         own = signature(function)
-        named = [p for p in own.parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
-        others = [p for p in own.parameters.values() if p.kind < Parameter.KEYWORD_ONLY]
-        spelled = own.replace(parameters=[*others, *shown, *named])
+        named = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        spelled = own.replace(parameters=sorted([*shown, *named], key=lambda p: p.kind))
         setattr(function, "__signature__", spelled)  # noqa: B010 (a function declares no such name)
         return function
 

@@ -1,16 +1,14 @@
 """From a recipe to a folder of text: fetch, extract, clean, count, and write a report."""
 
-import gzip
-import hashlib
-import io
 import json
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 from rich.progress import Progress, TaskID
 
@@ -20,12 +18,14 @@ from kutta.corpora.download import Patience
 from kutta.corpora.extract import read_rows
 from kutta.corpora.fetch import fetch, record
 from kutta.corpora.recipes import Recipe, Split, Table
+from kutta.corpora.subwords import write_subwords
+from kutta.corpora.writer import SplitWriter
 from kutta.errors import InputError
 from kutta.files import atomic_path, remove, write_json
 
 REPORT = "report.json"
 DOWNLOADS = "downloads"
-TOLERANCE = 0.1  # relative difference to the paper's number of lines that gives a warning
+TOLERANCE = 0.1  # relative difference from the paper's number of lines that gives a warning
 STEP = 10_000  # lines between updates of the progress bar
 
 Archives = dict[str, Path]
@@ -58,10 +58,7 @@ def make_corpus(
         }
         with atomic_path(folder) as temporary:
             temporary.mkdir()
-            if isinstance(recipe.text, Table):
-                splits = _write_table(recipe.text, recipe.languages, archives, temporary, bar)
-            else:
-                splits = {s.name: _write_split(s, archives, temporary, bar) for s in recipe.text}
+            splits = _write_text(recipe, archives, temporary, bar)
             report = _report(recipe, record(root / DOWNLOADS, archives), splits)
             write_json(temporary / REPORT, report)
     return report
@@ -77,43 +74,17 @@ def is_made(recipe: Recipe, root: Path) -> bool:
         return False
 
 
-class _Text:
-    """A writer for a split: one file per language, counted and hashed."""
-
-    def __init__(
-        self, stack: ExitStack, stem: Path, languages: Sequence[str], end: str = ""
-    ) -> None:
-        self.lines = 0
-        paths = [Path(f"{stem}.{language}{end}") for language in languages]
-        self._files = [stack.enter_context(_create(path)) for path in paths]
-        self._hashes = {language: hashlib.sha256() for language in languages}
-
-    def write(self, row: Sequence[str]) -> None:
-        for text, file, known in zip(row, self._files, self._hashes.values(), strict=True):
-            line = f"{text}\n".encode()
-            file.write(line)
-            known.update(line)
-        self.lines += 1
-
-    def outcome(self, expected: int | None, dropped: Counter[str]) -> dict[str, Any]:
-        """The report of this split; the sha256 are of the uncompressed text."""
-        hashes = {language: known.hexdigest() for language, known in self._hashes.items()}
-        facts = {"lines": self.lines, "expected": expected, "dropped": dict(dropped)}
-        return facts | {"sha256": hashes}
-
-
-@contextmanager
-def _create(path: Path) -> Generator[BinaryIO]:
-    """A file to write to, compressed if its name ends in .gz."""
-    with open(path, "wb") as raw:
-        if path.suffix != ".gz":
-            yield raw
-            return
-        with (
-            gzip.GzipFile("", "wb", compresslevel=4, fileobj=raw, mtime=0) as packed,  # no date
-            io.BufferedWriter(cast(io.RawIOBase, packed), 1 << 20) as buffer,
-        ):
-            yield cast(BinaryIO, buffer)
+def _write_text(recipe: Recipe, archives: Archives, folder: Path, bar: Progress) -> Outcome:
+    """Write all splits of a recipe."""
+    if isinstance(recipe.text, Table):
+        return _write_table(recipe.text, recipe.languages, archives, folder, bar)
+    if recipe.subwords is None:
+        return {split.name: _write_split(split, archives, folder, bar) for split in recipe.text}
+    with TemporaryDirectory(dir=folder) as raw:
+        for split in recipe.text:
+            _write_split(split, archives, Path(raw), bar)
+        lines = {split.name: split.lines for split in recipe.text}
+        return write_subwords(Path(raw), lines, recipe.subwords, folder, bar)
 
 
 def _write_split(split: Split, archives: Archives, folder: Path, bar: Progress) -> dict[str, Any]:
@@ -124,7 +95,7 @@ def _write_split(split: Split, archives: Archives, folder: Path, bar: Progress) 
     rows = chain.from_iterable(read_rows(part, archives) for part in split.parts)
     end = ".gz" if split.cleaning else ""  # cleaned text is large
     with ExitStack() as stack:
-        text = _Text(stack, folder / split.name, languages, end)
+        text = SplitWriter(stack, folder / split.name, languages, end)
         for raw in _watched(rows, bar, task):
             if split.cleaning is None:
                 text.write(_published(raw, languages, split.name))
@@ -149,7 +120,7 @@ def _write_table(
     credits = folder / "attribution.tsv"
     with ExitStack() as stack:
         splits = ("train", "valid", "test")
-        texts = {name: _Text(stack, folder / name, languages) for name in splits}
+        texts = {name: SplitWriter(stack, folder / name, languages) for name in splits}
         credit_file = stack.enter_context(open(credits, "w", encoding="utf-8"))
         for (raw,) in _watched(read_rows({"table": table.member}, archives), bar, task):
             first, second, credit, *_ = *raw.split(b"\t"), b"", b""

@@ -52,6 +52,17 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Subwords:
+    """Text in lower case, tokenised as by Moses and split by BPE; one subfolder per pair.
+
+    The merges are learnt from both languages of the first split together.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    merges: int
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A corpus for `kutta data get`; the version changes when the recipe gives other text."""
 
@@ -62,6 +73,7 @@ class Recipe:
     megabytes: int  # approximate download size
     text: tuple[Split, ...] | Table
     version: int = 1
+    subwords: Subwords | None = None
 
     @property
     def lines(self) -> int:
@@ -140,6 +152,36 @@ WMT_TERMS = (
     "statmt.org for what each text asks."
 )
 
+MULTI30K = (
+    _multi30k(
+        "train",
+        "train",
+        29_000,
+        en="460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+        de="2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+        fr="5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
+    ),
+    _multi30k(
+        "valid",
+        "val",
+        1_014,
+        en="1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+        de="660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+        fr="5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
+    ),
+    _multi30k(
+        "test2016",
+        "test_2016_flickr",
+        1_000,
+        en="399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+        de="4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+        fr="cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
+    ),
+    _multi30k("test2017", "test_2017_flickr", 1_000),
+    _multi30k("testcoco", "test_2017_mscoco", 461),
+)
+MULTI30K_TERMS = "For non-commercial research only: the captions follow the terms of Flickr30K."
+
 _RECIPES = (
     Recipe(
         "wmt14-en-de",
@@ -206,37 +248,19 @@ _RECIPES = (
     Recipe(
         "multi30k",
         "Multi30k: captions of pictures in English, German and French",
-        "For non-commercial research only: the captions follow the terms of Flickr30K.",
+        MULTI30K_TERMS,
         ("en", "de", "fr"),
         2,
-        (
-            _multi30k(
-                "train",
-                "train",
-                29_000,
-                en="460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
-                de="2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
-                fr="5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
-            ),
-            _multi30k(
-                "valid",
-                "val",
-                1_014,
-                en="1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
-                de="660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
-                fr="5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
-            ),
-            _multi30k(
-                "test2016",
-                "test_2016_flickr",
-                1_000,
-                en="399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
-                de="4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
-                fr="cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
-            ),
-            _multi30k("test2017", "test_2017_flickr", 1_000),
-            _multi30k("testcoco", "test_2017_mscoco", 461),
-        ),
+        MULTI30K,
+    ),
+    Recipe(
+        "multi30k-bpe",
+        "Multi30k in lower case, tokenised and split into subwords, as published models use it",
+        MULTI30K_TERMS,
+        ("en", "de", "fr"),
+        2,
+        MULTI30K,
+        subwords=Subwords((("en", "de"), ("en", "fr")), merges=10_000),
     ),
     Recipe(
         "ptb",

@@ -9,14 +9,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import zstandard
 
+from kutta.config.data import language_of, places
+from kutta.data.language import FUNCTION_WORDS
 from kutta.errors import InputError
 
-SUFFIXES = ("", ".gz", ".zst")
 ROWS = 2048  # lines of a chunk: enough work for another process, and small in memory
+TSV = (".tsv", ".tsv.gz", ".tsv.zst")
+
+
+class MissingText(InputError):
+    """Text that is not there; `folder` is where it was expected."""
+
+    def __init__(self, sentence: str, folder: Path) -> None:
+        super().__init__(sentence, folder)  # both, so that it can be pickled
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,7 @@ class LineChunk:
     files: tuple[str, ...]
     lines: tuple[bytes, ...]  # of each file, the same number in all
     first: int  # the number of the first line
-    tsv: bool = False
+    columns: tuple[int, int] | None = None  # of source and target, in a TSV
 
     def decode(self) -> tuple[Sequence[str], Sequence[str]]:
         """Sources and targets: from two files, a TSV, or ("", line) for each line of one file."""
@@ -38,17 +51,43 @@ class LineChunk:
             _decode_lines(lines, file, self.first)
             for file, lines in zip(self.files, self.lines, strict=True)
         ]
-        if self.tsv:
-            numbered = enumerate(texts[0], self.first)
-            pairs = [_columns(line, self.files[0], number) for number, line in numbered]
-            sources, targets = zip(*pairs, strict=True)
-            return sources, targets
-        return texts[0] if len(texts) == 2 else [""] * len(texts[0]), texts[-1]
+        if self.columns is None:
+            return texts[0] if len(texts) == 2 else [""] * len(texts[0]), texts[-1]
+        source, target = self.columns
+        needed = max(self.columns) + 1
+        rows = [line.split("\t", needed) for line in texts[0]]
+        for number, row in enumerate(rows, self.first):
+            if len(row) < needed:
+                raise InputError(
+                    f"{self.files[0]}, line {number} has {len(row)} of the {needed} columns that "
+                    "are needed; put a tab between two columns."
+                )
+        return [row[source] for row in rows], [row[target] for row in rows]
 
 
-def locate(folder: Path, name: str, language: str) -> Path:
-    """The file `name.language` in `folder`, plain or compressed (.gz, .zst)."""
-    return _find(folder, f"{name}.{language}")
+def locate(folder: Path, name: str, language: str = "") -> Path:
+    """The file `name.language` or `name` in `folder`, plain or compressed (.gz, .zst)."""
+    name = f"{name}.{language}" if language else name
+    path = _present(folder, name)
+    if path:
+        return path
+    if not folder.is_dir():
+        problem = f"{folder} is a file" if folder.is_file() else f"There is no folder {folder}"
+        raise MissingText(f"{problem}; set data.dir to the folder of the corpus.", folder)
+    present = sorted(
+        path.name for path in folder.iterdir() if path.is_file() and path.name[0] != "."
+    )
+    similar = difflib.get_close_matches(name, present, n=3) or present[:5]
+    has = f"it has {', '.join(similar)}" if similar else "the folder has no files"
+    if language and name.endswith(f".{language}.{language}"):
+        has += f"; leave .{language} out of the name, it is added"
+    raise MissingText(f"There is no {name} (nor {name}.gz, {name}.zst) in {folder}; {has}.", folder)
+
+
+def _present(folder: Path, name: str) -> Path | None:
+    """The file of this name, plain or compressed, if there is one."""
+    paths = (folder / f"{name}{suffix}" for suffix in ("", ".gz", ".zst"))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -67,88 +106,101 @@ def read_stream(stream: Iterable[bytes], name: str) -> Iterator[str]:
         yield _decode(raw, name, number)
 
 
-def read_pairs(folder: Path, name: str, source: str, target: str) -> Iterator[tuple[str, str]]:
-    """The sentence pairs of a corpus: `name.source` beside `name.target`, or a TSV file `name`.
+def read_pairs(
+    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """The sentence pairs of a corpus: `name.source` beside `name.target`, or a TSV file.
 
-    Without a source language (a language model) each line of `name.target` has an empty source.
+    The TSV is `name`, or `name.tsv` where neither of the two files exists. `columns` are the
+    languages of its columns; by default its header line names them, or there are two, source and
+    target. Without a source language (a language model) each line of `name.target` has an empty
+    source.
     """
-    chunks = read_chunks(folder, name, source, target)
+    chunks = read_chunks(folder, name, source, target, columns)
     return (pair for chunk in chunks for pair in zip(*chunk.decode(), strict=True))
 
 
-def read_chunks(folder: Path, name: str, source: str, target: str) -> Iterator[LineChunk]:
+def read_chunks(
+    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
+) -> Iterator[LineChunk]:
     """The corpus that `read_pairs` reads, in chunks of lines."""
-    files, tsv = _files(folder, name, source, target)
-    names, first = tuple(map(str, files)), 1
-    streams = [_line_lists(file) for file in files]
-    for parts in zip_longest(*streams, fillvalue=()):
+    files, picked, header = _find(folder, name, source, target, columns)
+    names, start = tuple(map(str, files)), 2 if header else 1
+    first = start
+    for parts in zip_longest(*(_line_lists(file, header) for file in files), fillvalue=()):
         counts = list(map(len, parts))
         if min(counts) < max(counts):
             for file, lines in zip(names, parts, strict=True):
                 _decode_lines(b"".join(lines), file, first)  # report a damaged line first
-            raise _unequal(names, [first - 1 + n for n in counts], streams)
-        yield LineChunk(names, tuple(map(b"".join, parts)), first, tsv)
+            one, other = map(_count_lines, files)
+            raise InputError(
+                f"{names[0]} has {one:,} lines but {names[1]} has {other:,}; line n of one must be "
+                "the translation of line n of the other."
+            )
+        yield LineChunk(names, tuple(map(b"".join, parts)), first, picked)
         first += counts[0]
-    if first == 1:
+    if first == start:
         raise InputError(f"The corpus {name!r} in {folder} is empty; it needs at least one line.")
 
 
-def count_pairs(folder: Path, name: str, source: str, target: str) -> int:
+def count_pairs(
+    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
+) -> int:
     """The number of pairs of a corpus, without decoding them."""
-    with _open(_files(folder, name, source, target)[0][0]) as stream:
+    found = _find(folder, name, source, target, columns)
+    return _count_lines(found.files[0]) - found.header
+
+
+def _count_lines(path: Path) -> int:
+    with _open(path) as stream:
         return sum(1 for _ in stream)
 
 
-def _files(folder: Path, name: str, source: str, target: str) -> tuple[list[Path], bool]:
-    """The files of a corpus, and whether they are one TSV file."""
-    if source and name.endswith((".tsv", ".tsv.gz", ".tsv.zst")):
-        return [_find(folder, name)], True
-    return [locate(folder, name, language) for language in (source, target) if language], False
+class _Found(NamedTuple):
+    """The files of a corpus; for a TSV the places of its columns, and whether it has a header."""
+
+    files: list[Path]
+    columns: tuple[int, int] | None = None
+    header: bool = False
 
 
-def _line_lists(path: Path) -> Iterator[list[bytes]]:
+def _find(folder: Path, name: str, source: str, target: str, columns: Sequence[str]) -> _Found:
+    """The files of a corpus: a TSV, or one file for each language."""
+    languages = [language for language in (source, target) if language]
+    if source and name.endswith(TSV):
+        return _tsv(locate(folder, name), source, target, columns)
+    if source and not any(_present(folder, f"{name}.{language}") for language in languages):
+        path = _present(folder, f"{name}.tsv")
+        if path:
+            return _tsv(path, source, target, columns)
+    return _Found([locate(folder, name, language) for language in languages])
+
+
+def _tsv(path: Path, source: str, target: str, named: Sequence[str]) -> _Found:
+    """A TSV and its columns: `named`, or those of its header, or source and target.
+
+    Its first line is a header if two of its cells are the two languages.
+    """
     with _open(path) as stream:
-        lines = iter(stream)
+        cells = _decode(next(iter(stream), b""), str(path), 1).split("\t")
+    by_header = places(cells, source, target)
+    picked = places(named, source, target) if named else by_header or (0, 1)
+    languages = [cell for cell in cells if language_of(cell) in FUNCTION_WORDS]
+    others = by_header is None and len(languages) > 1 and {source, target} & {*languages}
+    if picked is None or by_header not in (None, picked) or (others and not named):
+        columns = f" and data.columns = {list(named)}" if named else ""
+        raise InputError(
+            f"The first line of {path} names the columns {', '.join(cells)}, but data.source = "
+            f"{source!r}, data.target = {target!r}{columns}; correct the settings or the line."
+        )
+    return _Found([path], picked, by_header is not None)
+
+
+def _line_lists(path: Path, header: bool = False) -> Iterator[list[bytes]]:
+    with _open(path) as stream:
+        lines = islice(stream, int(header), None)
         while some := list(islice(lines, ROWS)):
             yield some
-
-
-def _unequal(
-    names: tuple[str, ...], counts: list[int], streams: list[Iterator[list[bytes]]]
-) -> InputError:
-    one, other = (n + sum(map(len, rest)) for n, rest in zip(counts, streams, strict=True))
-    return InputError(
-        f"{names[0]} has {one:,} lines but {names[1]} has {other:,}; line n of one must be the "
-        "translation of line n of the other."
-    )
-
-
-def _columns(line: str, name: str, number: int) -> tuple[str, str]:
-    columns = line.split("\t", 2)
-    if len(columns) < 2:
-        raise InputError(
-            f"{name}, line {number} has only one column; "
-            "it must have the source sentence, a tab, and the target sentence."
-        )
-    return columns[0], columns[1]
-
-
-def _find(folder: Path, name: str) -> Path:
-    """`folder/name`, plain or compressed; the name may already end in .gz or .zst."""
-    for suffix in SUFFIXES:
-        path = folder / f"{name}{suffix}"
-        if path.is_file():
-            return path
-    if not folder.is_dir():
-        raise InputError(f"There is no folder {folder}; set data.dir to the folder of the corpus.")
-    present = sorted(
-        path.name for path in folder.iterdir() if path.is_file() and path.name[0] != "."
-    )
-    similar = difflib.get_close_matches(name, present, n=3) or present[:5]
-    raise InputError(
-        f"There is no {name} (nor {name}.gz, {name}.zst) in {folder}; "
-        + (f"it has {', '.join(similar)}." if similar else "the folder has no files.")
-    )
 
 
 @contextmanager

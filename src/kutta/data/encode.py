@@ -2,10 +2,10 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from kutta.data.corpus import LineChunk
 from kutta.data.ragged import Lengths, Mask, Ragged, id_type
 from kutta.data.tokenizer import Tokenizer, Tokenizers
 
-CACHED = 1 << 17  # words in the cache; as many older ones are kept in a second one (50 MB)
+CACHED = 1 << 18  # words in the cache (about 35 MB)
 LONGEST = 64  # characters of a word worth caching; longer ones hardly ever recur
 
 
@@ -88,65 +88,31 @@ def keep(source: Ragged, target: Ragged, limits: Limits, tally: Tally) -> tuple[
     return (source, target) if kept.all() else (source.where(kept), target.where(kept))
 
 
-class Words(dict[str, bytes]):
-    """A cache of the ids of words. A missing word is added to `new` and has no ids yet.
-
-    `older` is the previous cache; its words are moved here when they recur.
-    """
-
-    def __init__(self, older: Mapping[str, bytes]) -> None:
-        super().__init__()
-        self._older = older
-        self.new: list[str] = []
-
-    def __missing__(self, word: str) -> bytes:
-        ids = self._older.get(word)
-        if ids is None:
-            self.new.append(word)
-            return b""
-        self[word] = ids
-        return ids
-
-    def encode(self, text: str) -> bytes:
-        return b"".join(map(self.__getitem__, text.split()))
-
-
 class CachedTokenizer:
     """A tokenizer with a cache of words: nearly all words recur, and a lookup is much faster."""
 
     def __init__(self, tokenizer: Tokenizer, kind: type[np.integer[Any]]) -> None:
-        self._tokenizer, self._kind, self._code = tokenizer, kind, np.dtype(kind).char
-        self._words = Words({})
+        self._tokenizer, self._kind = tokenizer, kind
+        self._words: dict[str, bytes] = {}  # the ids of each word
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """The ids of each text, as the tokenizer encodes it."""
-        if len(self._words) > CACHED:
-            self._words = Words(dict(self._words))  # drops the previous older ones
-        words, rows, unknown = self._words, list[bytes](), list[int]()
-        for number, text in enumerate(texts):
-            before = len(words.new)
-            rows.append(words.encode(text))
-            if len(words.new) > before:
-                unknown.append(number)
-        new = self._encode_new()
-        for number in unknown:
-            rows[number] = words.encode(texts[number])
+        known, code = self._words, np.dtype(self._kind).char
+        split = [text.split() for text in texts]
+        words = dict.fromkeys(chain.from_iterable(split))
+        new = [word for word in words if word not in known]
+        for word, ids in zip(new, self._tokenizer.encode_words(new), strict=True):
+            known[word] = array(code, ids).tobytes()
+        rows = [b"".join(map(known.__getitem__, text)) for text in split]
         for word in new:
             if len(word) > LONGEST:
-                del words[word]
+                del known[word]
+        if len(known) > CACHED:  # forget all but the words of these texts
+            self._words = {word: known[word] for word in words if word in known}
         return Ragged.from_bytes(rows, self._kind)
 
-    def _encode_new(self) -> list[str]:
-        """Encode the new words in one call."""
-        new = list(dict.fromkeys(self._words.new))
-        for word, ids in zip(new, self._tokenizer.encode_words(new), strict=True):
-            self._words[word] = array(self._code, ids).tobytes()
-        self._words.new.clear()
-        return new
 
-
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """An encoded chunk: the kept pairs, and their tally."""
 
     tally: Tally

@@ -1,6 +1,7 @@
 """From a corpus to the input of training: tokenizers, a training store and a validation store."""
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from kutta.config import DataConfig
 from kutta.data.corpus import LineChunk, count_pairs, read_chunks, read_lines
 from kutta.data.encode import Encoded, Limits, Tally, encoder, larger, word_counter
+from kutta.data.language import doubt
 from kutta.data.store import PairChunk, write_chunks
 from kutta.data.tokenizer import BPE, SENTENCES_TO_LEARN_FROM, Pretokenized, Tokenizer, Tokenizers
 from kutta.data.workers import cores, in_order
@@ -38,24 +40,13 @@ class Report:
         return f"train: {self.train}\nvalid: {self.valid}\nvocabulary: {vocabulary}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "train": self.train.to_dict(),
-            "valid": self.valid.to_dict(),
-            "source_vocab": self.source_vocab,
-            "target_vocab": self.target_vocab,
-            "shared_vocab": self.shared_vocab,
-        }
-
-
-# The expected vocabulary of split text before it is read, unless data.vocab_size is larger: that of
-# PTB, and of Multi30k's merges.
-_SPLIT_VOCABULARY = 10_000
+        return vars(self) | {"train": self.train.to_dict(), "valid": self.valid.to_dict()}
 
 
 def expected_vocabulary(data: DataConfig) -> int:
     """The expected vocabulary size before the text is prepared, for estimates."""
-    split = max(data.vocab_size, _SPLIT_VOCABULARY)
-    return data.vocab_size if data.tokenizer == "bpe" else split
+    split = 10_000 if data.tokenizer == "split" else 0  # that of PTB, and of Multi30k's merges
+    return max(data.vocab_size, split)
 
 
 def prepare(
@@ -71,8 +62,12 @@ def prepare(
     sources are truncated to data.max_source tokens before lengths are checked. Large corpora are
     spread over `processes` (all cores if None); the files do not depend on their number.
     """
-    for name in (data.train, data.valid):  # find a missing or damaged file now, not in an hour
-        next(_chunks(data, name)).decode()
+    # Find a missing or damaged file now, not in an hour, and text of another language.
+    samples = {name: next(_chunks(data, name)).decode() for name in (data.train, data.valid)}
+    for name, sample in samples.items():
+        if found := doubt(*sample, data.source, data.target):
+            warnings.warn(f"{Path(data.dir) / name}: {found}.", stacklevel=2)
+            break
     processes = processes or cores()
     if tokenizers is None:
         tokenizers = learn_tokenizers(data, processes)
@@ -80,53 +75,43 @@ def prepare(
     for_train = Limits(longest, data.max_ratio, cut, one_sided=not data.source)
     # The validation set is not made easier: only pairs that are too long are dropped.
     for_valid = Limits(longest, max_source=cut, drop_empty=False)
-    what = "pairs" if data.source else "lines"
-    of_train, of_valid = Tally(what=what), Tally(what=what)
-    for part, name, limits, tally in (
-        ("train", data.train, for_train, of_train),
-        ("valid", data.valid, for_valid, of_valid),
-    ):
+    tallies: list[Tally] = []
+    for part, name, limits in (("train", data.train, for_train), ("valid", data.valid, for_valid)):
+        tally = Tally(what="pairs" if data.source else "lines")
         encoded = in_order(partial(encoder, tokenizers, limits), _chunks(data, name), processes)
         write_chunks(out / f"{part}.arrow", _non_empty(encoded, tally, name), larger(tokenizers))
+        tallies.append(tally)
     tokenizers.save(tokenizer_folder)
-    return Report(
-        of_train,
-        of_valid,
-        len(tokenizers.source),
-        len(tokenizers.target),
-        tokenizers.shared,
-    )
+    sizes = len(tokenizers.source), len(tokenizers.target)
+    return Report(tallies[0], tallies[1], *sizes, tokenizers.shared)
 
 
 def learn_tokenizers(data: DataConfig, processes: int = 1) -> Tokenizers:
     """The tokenizers of the training corpus: one shared by both sides, or one for each."""
     both = [(0, 1)] if data.shared_vocab else [(0,), (1,)]
     sides = both if data.source else [(1,)]  # a language model has only a target
-    dictionaries = [Path(data.dir) / name for name in data.vocabulary]
-    if dictionaries and (data.tokenizer != "split" or len(dictionaries) != len(sides)):
+    if data.vocabulary and (data.tokenizer != "split" or len(data.vocabulary) != len(sides)):
         raise InputError(
-            f"data.vocabulary lists {len(dictionaries)} dict.txt, but data.tokenizer = "
+            f"data.vocabulary lists {len(data.vocabulary)} dict.txt, but data.tokenizer = "
             f'"{data.tokenizer}" and data.shared_vocab = {str(data.shared_vocab).lower()}; with '
             '"split", list one for a shared vocabulary, otherwise two: source and target.'
         )
 
     def counts(of: tuple[int, ...]) -> Counter[str]:
         total = Counter[str]()
-        chunks = _chunks(data, data.train)
-        for counted in in_order(partial(word_counter, of), chunks, processes):
+        for counted in in_order(partial(word_counter, of), _chunks(data, data.train), processes):
             total.update(counted)
         return total
 
     def sample(of: tuple[int, ...]) -> Iterator[str]:
-        chunks = _chunks(data, data.train)
-        pairs = count_pairs(Path(data.dir), data.train, data.source, data.target)
+        pairs = count_pairs(Path(data.dir), data.train, data.source, data.target, data.columns)
         every = math.ceil(pairs * len(of) / SENTENCES_TO_LEARN_FROM)
-        some = islice(chunks, 0, None, every)
-        pairs_of = (zip(*chunk.decode(), strict=True) for chunk in some)
-        return (pair[side] for pairs in pairs_of for pair in pairs for side in of)
+        for chunk in islice(_chunks(data, data.train), 0, None, every):
+            for pair in zip(*chunk.decode(), strict=True):
+                yield from (pair[side] for side in of)
 
-    if dictionaries:
-        made: list[Tokenizer] = [read_dictionary(path) for path in dictionaries]
+    if data.vocabulary:
+        made: list[Tokenizer] = [read_dictionary(Path(data.dir) / name) for name in data.vocabulary]
     elif data.tokenizer == "split":
         made = [Pretokenized.of(counts(of)) for of in sides]
     else:
@@ -149,7 +134,7 @@ def read_dictionary(path: Path) -> Pretokenized:
 
 
 def _chunks(data: DataConfig, name: str) -> Iterator[LineChunk]:
-    return read_chunks(Path(data.dir), name, data.source, data.target)
+    return read_chunks(Path(data.dir), name, data.source, data.target, data.columns)
 
 
 def _non_empty(encoded: Iterable[Encoded], tally: Tally, name: str) -> Iterator[PairChunk]:

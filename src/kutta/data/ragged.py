@@ -1,6 +1,6 @@
 """Ragged arrays of token ids: all ids in one flat array, and the length of each row."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -30,31 +30,13 @@ class Ragged:
         sizes = np.fromiter(map(len, rows), np.int32, len(rows))
         return cls(np.frombuffer(b"".join(rows), kind), sizes // np.dtype(kind).itemsize)
 
-    @classmethod
-    def join(cls, arrays: Iterable["Ragged"]) -> "Ragged":
-        """The concatenation of ragged arrays."""
-        parts = list(arrays)
-        if len(parts) == 1:
-            return parts[0]
-        ids, lengths = ([getattr(part, name) for part in parts] for name in ("ids", "lengths"))
-        return Ragged(np.concatenate(ids), np.concatenate(lengths))
-
     def __len__(self) -> int:
         return len(self.lengths)
-
-    def __iter__(self) -> Iterator[Tokens]:
-        return iter(np.split(self.ids, np.cumsum(self.lengths)[:-1]) if len(self) else ())
 
     @property
     def offsets(self) -> Lengths:
         """(rows + 1,): row i is the ids from offset i to offset i + 1."""
         return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int32)
-
-    def split(self, row: int) -> tuple["Ragged", "Ragged"]:
-        """The rows before `row`, and the others."""
-        token = int(self.lengths[:row].sum())
-        first = Ragged(self.ids[:token], self.lengths[:row])
-        return first, Ragged(self.ids[token:], self.lengths[row:])
 
     def where(self, kept: Mask) -> "Ragged":
         """The rows for which `kept` (rows,) is true."""

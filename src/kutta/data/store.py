@@ -2,9 +2,9 @@
 
 import mmap
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
@@ -33,15 +33,20 @@ def write_chunks(path: Path, chunks: Iterable[PairChunk], vocab_size: int) -> in
     """
     item = arrow.list_(arrow.from_numpy_dtype(id_type(vocab_size)))
     schema = arrow.schema([(side, item) for side in _SIDES], metadata=_MARK)
-    written = 0
+    make, waiting, written = arrow.ListArray.from_arrays, schema.empty_table(), 0
     with (
         atomic_path(path) as temporary,
         arrow.OSFile(str(temporary), "wb") as sink,
         arrow.ipc.new_file(sink, schema) as writer,
     ):
-        for sides in _row_groups(chunks):
-            writer.write_batch(arrow.record_batch([*map(_list_array, sides)], schema=schema))
-            written += len(sides[0])
+        for sides in chunks:
+            lists = [make(side.offsets, arrow.array(side.ids)) for side in sides]
+            chunk = arrow.table(lists, schema=schema)
+            waiting, written = arrow.concat_tables([waiting, chunk]), written + len(chunk)
+            while len(waiting) >= ROWS:
+                writer.write_table(_row_group(waiting.slice(0, ROWS)))
+                waiting = waiting.slice(ROWS)
+        writer.write_table(_row_group(waiting))
     return written
 
 
@@ -50,30 +55,33 @@ class Store:
 
     def __init__(self, mapped: mmap.mmap, batches: Sequence[Any]) -> None:
         self._mapped = mapped
-        self._sides = [[_views(batch.column(side)) for batch in batches] for side in range(2)]
+        # Of each side and row group: the flat tokens and the row offsets, without copying them.
+        self._sides: list[list[tuple[Tokens, Lengths]]] = [
+            [(rows.values.to_numpy(), rows.offsets.to_numpy()) for rows in columns]
+            for columns in ([batch.column(side) for batch in batches] for side in _SIDES)
+        ]
         self._pairs = sum(batch.num_rows for batch in batches)
         self._release()
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """Map the file into memory; time and memory depend on its number of row groups only."""
+        foreign = InputError(f"{path} is truncated or not a Kutta token store; {_REMEDY}.")
         try:
-            with path.open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            file = path.open("rb")
         except OSError as error:
-            raise InputError(
-                f"Cannot read {path}: {error.strerror or error}; {_REMEDY}."
-            ) from error
-        except ValueError as error:  # an empty file cannot be mapped
-            raise _foreign(path) from error
+            why = error.strerror or error
+            raise InputError(f"Cannot read {path}: {why}; {_REMEDY}.") from error
         try:
+            with file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             reader = arrow.ipc.open_file(arrow.py_buffer(mapped))
             batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        except (OSError, arrow.ArrowInvalid) as error:
-            raise _foreign(path) from error
+        except (OSError, ValueError) as error:  # of an empty file, or of Arrow
+            raise foreign from error
         full = all(batch.num_rows == ROWS for batch in batches[:-1])
         if reader.schema.metadata != _MARK or not full:
-            raise _foreign(path)
+            raise foreign
         return cls(mapped, batches)
 
     def __len__(self) -> int:
@@ -93,6 +101,11 @@ class Store:
         self._release()
         return source, target
 
+    def tokens(self, group: int) -> tuple[Tokens, Tokens]:
+        """All source and all target tokens of a row group, without the ends of rows."""
+        source, target = (side[group][0] for side in self._sides)
+        return source, target
+
     def numbers(self, groups: Sequence[int]) -> NDArray[np.int64]:
         """The numbers (pairs,) of the pairs in these row groups, in the order of `lengths`."""
         rows = (np.arange(group * ROWS, min((group + 1) * ROWS, len(self))) for group in groups)
@@ -103,7 +116,8 @@ class Store:
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of a store of {len(self)}")
         group, row = divmod(index, ROWS)
-        source, target = (_row(side[group], row) for side in self._sides)
+        views = (side[group] for side in self._sides)
+        source, target = (tokens[ends[row] : ends[row + 1]] for tokens, ends in views)
         return source, target
 
     def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> list[tuple[Tokens, Tokens]]:
@@ -125,41 +139,12 @@ class Store:
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def _row_groups(chunks: Iterable[PairChunk]) -> Iterator[PairChunk]:
-    """The same rows in chunks of ROWS; the last one may be smaller."""
-    waiting: list[PairChunk] = []
-    count = 0
-    for chunk in chunks:
-        waiting.append(chunk)
-        count += len(chunk[0])
-        while count >= ROWS:
-            source, target = (Ragged.join(side).split(ROWS) for side in zip(*waiting, strict=True))
-            yield source[0], target[0]
-            waiting, count = [(source[1], target[1])], count - ROWS
-    if count:
-        source, target = map(Ragged.join, zip(*waiting, strict=True))
-        yield source, target
-
-
-def _list_array(rows: Ragged) -> Any:
-    if len(rows.ids) >= 1 << 31:  # offsets have 32 bits
+def _row_group(pairs: Any) -> Any:
+    """The pairs of a table in one chunk, which is written as one record batch."""
+    try:
+        return pairs.combine_chunks()
+    except arrow.ArrowInvalid as error:  # offsets have 32 bits
         raise InputError(
-            f"{len(rows):,} consecutive rows have more than 2 billion tokens; lower "
+            f"{len(pairs):,} consecutive rows have more than 2 billion tokens; lower "
             "data.max_length."
-        )
-    return arrow.ListArray.from_arrays(rows.offsets, arrow.array(rows.ids))
-
-
-def _views(array: Any) -> tuple[Tokens, NDArray[np.int32]]:
-    """The flat tokens of a list array and its row offsets, without copying them."""
-    tokens, offsets = array.values.to_numpy(), array.offsets.to_numpy()
-    return cast(Tokens, tokens), cast(NDArray[np.int32], offsets)
-
-
-def _row(views: tuple[Tokens, NDArray[np.int32]], row: int) -> Tokens:
-    tokens, offsets = views
-    return tokens[offsets[row] : offsets[row + 1]]
-
-
-def _foreign(path: Path) -> InputError:
-    return InputError(f"{path} is truncated or not a Kutta token store; {_REMEDY}.")
+        ) from error

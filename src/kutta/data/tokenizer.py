@@ -2,7 +2,6 @@
 
 import io
 import random
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,33 +30,8 @@ LONGEST_TO_LEARN_FROM = 4_192  # bytes of a sentence; longer ones are skipped in
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how sentencepiece writes a space inside its pieces
 
 
-class Tokenizer(ABC):
-    """Text to ids without BOS and EOS, word by word, and back. Whitespace becomes one space."""
-
-    @abstractmethod
-    def encode(self, text: str) -> list[int]: ...
-
-    @abstractmethod
-    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of many words; the ids of a text are the concatenation of those of its words."""
-
-    @abstractmethod
-    def decode(self, ids: Ids) -> str:
-        """The text of `ids`, without PAD, UNK, BOS and EOS."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
-    def save(self, path: Path) -> None: ...
-
-    @classmethod
-    @abstractmethod
-    def load(cls, path: Path) -> Self: ...
-
-
 @final
-class BPE(Tokenizer):
+class BPE:
     """Byte-pair encoding; characters outside the vocabulary fall back to bytes."""
 
     def __init__(self, model: bytes) -> None:
@@ -97,7 +71,7 @@ class BPE(Tokenizer):
                 minloglevel=2,
             )
         except RuntimeError as error:
-            failures.append(InputError(_why_not_learned(str(error), vocab_size)))
+            failures.append(_not_learned(str(error), vocab_size))
         if failures:
             raise failures[0]
         return cls(model.getvalue())
@@ -109,12 +83,14 @@ class BPE(Tokenizer):
         return cast(list[int], self._processor.encode(" ".join(words)))
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of many words; the ids of a text are the concatenation of those of its words."""
         encoded = cast(list[list[int]], self._processor.encode(list(words), num_threads=1))
         # A literal ▁ would be decoded as a space, so it is encoded as bytes.
         space, both = self._part(SPACE), zip(words, encoded, strict=True)
         return [space + self._bytes(word) if SPACE in word else ids for word, ids in both]
 
     def decode(self, ids: Ids) -> str:
+        """The text of `ids`, without PAD, UNK, BOS and EOS."""
         return cast(str, self._processor.decode([int(i) for i in ids if i >= len(SPECIALS)]))
 
     def sample(self, ids: Sequence[Ids], dropout: float, seed: int) -> list[list[int]]:
@@ -174,7 +150,7 @@ class BPE(Tokenizer):
 
 
 @final
-class Pretokenized(Tokenizer):
+class Pretokenized:
     """Text already split into tokens; decoding joins a token that ends in `@@` with the next."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
@@ -213,6 +189,10 @@ class Pretokenized(Tokenizer):
         if tuple(specials) != SPECIALS or not proper or len(set(ordinary)) != len(ordinary):
             raise _damaged(path)
         return cls(ordinary)
+
+
+# Text to ids without BOS and EOS, word by word, and back. Whitespace becomes one space.
+Tokenizer = BPE | Pretokenized
 
 
 def join_pieces(text: str) -> str:
@@ -274,12 +254,12 @@ def _damaged(path: Path) -> InputError:
     return InputError(f"{path} is damaged or not a Kutta tokenizer; prepare the data again.")
 
 
-def _why_not_learned(message: str, vocab_size: int) -> str:
+def _not_learned(message: str, vocab_size: int) -> InputError:
     if "smaller than required_chars" in message:
         needed = message.split(" vs ")[1].split(".")[0]
-        return (
+        return InputError(
             f"data.vocab_size = {vocab_size} is too small: the characters, bytes and special "
             f"tokens of this text already take {needed} pieces; set it to more than that."
         )
     lines = f"non-empty lines of at most {LONGEST_TO_LEARN_FROM:,} bytes"
-    return f"Cannot learn a BPE vocabulary ({message.strip()}); the text needs {lines}."
+    return InputError(f"Cannot learn a BPE vocabulary ({message.strip()}); the text needs {lines}.")

@@ -3,13 +3,14 @@
 import os
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from threading import Thread
 from types import ModuleType
 from typing import Any, TypeVar
@@ -54,10 +55,8 @@ def in_order(
 def _in_processes(
     make: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], processes: int
 ) -> Iterator[Result]:
-    try:
-        executor = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (make,))
-    except OSError as error:
-        raise _not_started(error) from error
+    with _isolated_start():
+        executor = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (make, os.getpid()))
     waiting: deque[Future[Result]] = deque()
     try:
         for task in tasks:
@@ -76,13 +75,6 @@ def _in_processes(
         executor.shutdown(cancel_futures=True)
 
 
-def _not_started(error: OSError) -> InputError:
-    return InputError(
-        f"Cannot start a process to prepare text: {error.strerror or error}; free some memory or "
-        "raise the process limit, and run the same command again."
-    )
-
-
 @contextmanager
 def _isolated_start() -> Generator[None]:
     """Isolate processes that are started here from the script of their parent.
@@ -97,7 +89,10 @@ def _isolated_start() -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise _not_started(error) from error
+        raise InputError(
+            f"Cannot start a process to prepare text: {error.strerror or error}; free some memory "
+            "or raise the process limit, and run the same command again."
+        ) from error
     finally:
         if safe_path is None:
             del os.environ["PYTHONSAFEPATH"]
@@ -110,19 +105,22 @@ def _isolated_start() -> Generator[None]:
 _function: Callable[[Any], Any]  # of a worker process
 
 
-def _begin(make: Callable[[], Callable[[Any], Any]]) -> None:
+def _begin(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
     global _function
     _function = make()
-    Thread(target=_end_with_parent, daemon=True).start()
+    end_with(parent)
 
 
 def _work(task: Any) -> Any:
     return _function(task)
 
 
-def _end_with_parent() -> None:
-    """Exit when the parent does: one that is killed cannot stop its workers."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def end_with(parent: int) -> None:
+    """Exit when the parent process does: one that is killed cannot stop its workers."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(2)
+
+    Thread(target=watch, daemon=True).start()

@@ -1,16 +1,16 @@
-"""Tokenised BLEU, as computed by Moses' multi-bleu.perl."""
+"""BLEU and chrF, counted by sacrebleu: tokenised BLEU as of multi-bleu.perl, sacreBLEU and chrF."""
 
-import math
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.chrf import CHRF
 
 from kutta.metrics.moses import moses_signature, moses_tokenize, split_hyphens
 from kutta.metrics.score import Counts, Lines, Metric, References, Score, version_of
-
-ORDERS = range(1, 5)
 
 
 def tokenized_bleu(
@@ -31,62 +31,72 @@ def multi_bleu(
     case = "lc-ascii" if lowercase else "mixed"
     moses = moses_signature(language) if language else "none"
     settings = f"case:{case}|tok:{moses}{'+atat' if split_compounds else ''}"
+    bleu = sacre(BLEU, tokenize="none", smooth_method="none")
 
-    def tokens(lines: Lines) -> list[list[bytes]]:
+    def words(lines: Lines) -> list[str]:
+        """The lines with each word written as the hex digits of its bytes.
+
+        Perl reads bytes, so only ASCII letters have case and only ASCII spaces separate words.
+        """
         tokenized = moses_tokenize(lines, language) if language else lines
         split = map(split_hyphens, tokenized) if split_compounds else tokenized
-        # Perl reads bytes, so only ASCII letters have case and only ASCII spaces separate words.
         encoded = (line.encode("utf-8", "surrogatepass") for line in split)
-        return [(line.lower() if lowercase else line).split() for line in encoded]
+        cased = (line.lower() if lowercase else line for line in encoded)
+        return [" ".join(map(bytes.hex, line.split())) for line in cased]
 
     def count(hypotheses: Lines, references: Sequence[Lines]) -> Counts:
-        parallel = zip(tokens(hypotheses), *map(tokens, references), strict=True)
-        return np.array([_sentence_counts(*sentence) for sentence in parallel], dtype=np.float64)
+        return bleu.count(words(hypotheses), [*map(words, references)])
 
-    return Metric(count, partial(_score_multi_bleu, settings))
+    def score(sums: Counts, references: int) -> Score:
+        signature = (
+            f"kutta|tokenized|multi-bleu|nrefs:{references}|{settings}"
+            f"|smooth:none|version:{version_of('kutta')}"
+        )
+        return replace(bleu.score(sums, references), name="BLEU", signature=signature)
 
-
-def _sentence_counts(hypothesis: list[bytes], *references: list[bytes]) -> list[int]:
-    """Ten counts: hypothesis length, reference length, 4 x matched n-grams, 4 x all n-grams.
-
-    With several references, the length closest to the hypothesis counts; of ties, the shorter.
-    """
-    length = len(hypothesis)
-    closest = min(map(len, references), key=lambda n: (abs(n - length), n))
-    allowed: Counter[tuple[bytes, ...]] = Counter()
-    for reference in references:
-        allowed |= _ngrams(reference)
-    matched = dict.fromkeys(ORDERS, 0)
-    for ngram, count in _ngrams(hypothesis).items():
-        matched[len(ngram)] += min(count, allowed[ngram])
-    return [length, closest, *matched.values(), *(max(length - n + 1, 0) for n in ORDERS)]
+    return Metric(count, score)
 
 
-def _ngrams(tokens: list[bytes]) -> Counter[tuple[bytes, ...]]:
-    return Counter(tuple(tokens[i : i + n]) for n in ORDERS for i in range(len(tokens) - n + 1))
+def sacre_bleu(hypotheses: Lines, references: References, lowercase: bool = False) -> Score:
+    """SacreBLEU's BLEU (13a tokens, exponential smoothing) of detokenised text."""
+    return sacre(BLEU, lowercase=lowercase)(hypotheses, references)
 
 
-def _score_multi_bleu(settings: str, sums: Counts, references: int) -> Score:
-    """BLEU of the summed counts (10,)."""
-    hyp_len, ref_len, *ngrams = (int(count) for count in sums)
-    precisions = [m / n if n else 0.0 for m, n in zip(ngrams[:4], ngrams[4:], strict=True)]
-    penalty = 1.0
-    if hyp_len < ref_len:
-        penalty = math.exp(1 - ref_len / hyp_len) if hyp_len else 0.0
-    mean = math.exp(sum(map(math.log, precisions)) / 4) if all(precisions) else 0.0
-    return Score(
-        name="BLEU",
-        value=100 * (penalty * mean),
-        details=bleu_details([100 * p for p in precisions], penalty, hyp_len, ref_len),
-        signature=f"kutta|tokenized|multi-bleu|nrefs:{references}|{settings}"
-        f"|smooth:none|version:{version_of('kutta')}",
-    )
+def chrf(
+    hypotheses: Lines, references: References, word_order: int = 0, lowercase: bool = False
+) -> Score:
+    """The character n-gram F-score chrF2; with `word_order=2`, chrF2++."""
+    return sacre(CHRF, word_order=word_order, lowercase=lowercase)(hypotheses, references)
 
 
-def bleu_details(precisions: list[float], penalty: float, hyp_len: int, ref_len: int) -> str:
+def sacre(kind: type[BLEU] | type[CHRF], **options: Any) -> Metric:
+    """A metric of sacrebleu with these options."""
+    if kind is BLEU:  # silence a warning about tokenised text; signatures state that instead
+        options["force"] = True
+    make = partial(kind, **options)
+
+    # sacrebleu's own significance tests use these two private methods to separate counting from
+    # scoring; its public functions go from text to score, which is too slow for a bootstrap.
+    def count(hypotheses: Lines, references: Sequence[Lines]) -> Counts:
+        counts = make()._extract_corpus_statistics(hypotheses, references)  # pyright: ignore[reportPrivateUsage]
+        return np.array(counts, dtype=np.float64)
+
+    def score(sums: Counts, references: int) -> Score:
+        metric = make()
+        metric.num_refs = references
+        result = metric._compute_score_from_stats(sums.tolist())  # pyright: ignore[reportPrivateUsage]
+        signature = metric.get_signature().format()
+        if not isinstance(result, BLEUScore):
+            return Score(result.name, result.score, "", signature)
+        return Score("sacreBLEU", result.score, _details(result), signature)
+
+    return Metric(count, score)
+
+
+def _details(bleu: BLEUScore) -> str:
     """What multi-bleu.perl prints after the score, in the same format."""
-    ratio = hyp_len / ref_len if ref_len else 0.0
+    ratio = bleu.sys_len / bleu.ref_len if bleu.ref_len else 0.0
     return (
-        f"{'/'.join(f'{p:.1f}' for p in precisions)} "
-        f"(BP={penalty:.3f}, ratio={ratio:.3f}, hyp_len={hyp_len}, ref_len={ref_len})"
+        f"{'/'.join(f'{p:.1f}' for p in bleu.precisions)} (BP={bleu.bp:.3f}, "
+        f"ratio={ratio:.3f}, hyp_len={bleu.sys_len:.0f}, ref_len={bleu.ref_len:.0f})"
     )

@@ -1,8 +1,7 @@
 """Moses tokenization and detokenization, and splitting compounds at hyphens."""
 
 import re
-from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 from kutta.errors import InputError
 from kutta.metrics.score import Lines, version_of
@@ -12,18 +11,16 @@ def moses_tokenize(lines: Lines, language: str) -> list[str]:
     """Tokenise raw text as Moses' tokenizer.perl does (with its `&quot;` for a quote)."""
     from sacremoses import MosesTokenizer  # slow to import, and rarely needed
 
-    _check(language)
-    tokenize = cast(Callable[..., str], MosesTokenizer(lang=language).tokenize)  # pyright: ignore[reportUnknownMemberType]
-    return [tokenize(line, return_str=True) for line in lines]
+    moses: Any = MosesTokenizer(lang=_checked(language))
+    return [moses.tokenize(line, return_str=True) for line in lines]
 
 
 def moses_detokenize(lines: Lines, language: str) -> list[str]:
     """Detokenise Moses tokens as Moses' detokenizer.perl does."""
     from sacremoses import MosesDetokenizer
 
-    _check(language)
-    detokenize = cast(Callable[..., str], MosesDetokenizer(lang=language).detokenize)  # pyright: ignore[reportUnknownMemberType]
-    return [detokenize(line.split()) for line in lines]
+    moses: Any = MosesDetokenizer(lang=_checked(language))
+    return [moses.detokenize(line.split()) for line in lines]
 
 
 def moses_rules(language: str) -> str:
@@ -36,14 +33,6 @@ def moses_signature(language: str) -> str:
     return f"moses-{language}-sacremoses-{version_of('sacremoses')}"
 
 
-def _check(language: str) -> None:
-    if language not in moses_languages():
-        raise InputError(
-            f"The Moses tokenizer has no rules for the language '{language}'; choose one of "
-            f"{', '.join(moses_languages())} (Moses uses 'en' for all others)."
-        )
-
-
 def moses_languages() -> list[str]:
     """The languages for which Moses has rules."""
     from sacremoses.corpus import NonbreakingPrefixes
@@ -54,3 +43,12 @@ def moses_languages() -> list[str]:
 def split_hyphens(line: str) -> str:
     """Split compounds as published WMT14 En-De scores do: a-b is a ##AT##-##AT## b; a-b-c once."""
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line, flags=re.ASCII)
+
+
+def _checked(language: str) -> str:
+    if language not in moses_languages():
+        raise InputError(
+            f"The Moses tokenizer has no rules for the language '{language}'; choose one of "
+            f"{', '.join(moses_languages())} (Moses uses 'en' for all others)."
+        )
+    return language

@@ -8,7 +8,8 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,26 +20,17 @@ Words = list[str]
 _WORD = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True)
-class Overlap:
+class Overlap(NamedTuple):
     """The overlap of a text of `found` units and a reference of `wanted` units."""
 
     shared: int
     found: int
     wanted: int
 
-    @property
-    def precision(self) -> float:
-        return self.shared / self.found if self.found else 0.0
-
-    @property
-    def recall(self) -> float:
-        return self.shared / self.wanted if self.wanted else 0.0
-
-    @property
-    def f1(self) -> float:
-        """The harmonic mean of precision and recall: 2 PR / (P + R) = 2 shared / (both sizes)."""
-        return 2 * self.shared / (self.found + self.wanted) if self.shared else 0.0
+    def rates(self) -> tuple[float, float, float]:
+        """F1, precision P and recall R; F1 = 2 PR / (P + R) = 2 shared / (both sizes)."""
+        shared, found, wanted = self
+        return 2 * shared / max(1, found + wanted), shared / max(1, found), shared / max(1, wanted)
 
 
 Variant = Callable[[Words, Words], Overlap]
@@ -53,7 +45,8 @@ def ngram_overlap(n: int) -> Variant:
     """ROUGE-N: the number of shared n-grams, with clipped counts."""
 
     def overlap(words: Words, reference: Words) -> Overlap:
-        ours, theirs = _ngrams(words, n), _ngrams(reference, n)
+        shifted = ([text[i:] for i in range(n)] for text in (words, reference))
+        ours, theirs = (Counter(zip(*texts, strict=False)) for texts in shifted)
         return Overlap((ours & theirs).total(), ours.total(), theirs.total())
 
     return overlap
@@ -81,10 +74,6 @@ def common_subsequence(one: Words, other: Words) -> int:
     return len(other) - row.bit_count()
 
 
-def _ngrams(words: Words, n: int) -> Counter[tuple[str, ...]]:
-    return Counter(zip(*(words[i:] for i in range(n)), strict=False))
-
-
 def rouge(name: str, overlap: Variant) -> Metric:
     """The mean over sentences of the F1 with the best reference; `name` as in ROUGE-name."""
 
@@ -93,10 +82,10 @@ def rouge(name: str, overlap: Variant) -> Metric:
         ours = map(words_of, hypotheses)
         theirs = zip(*(map(words_of, text) for text in references), strict=True)
         best = (
-            max((overlap(words, reference) for reference in several), key=lambda o: o.f1)
+            max((overlap(words, reference).rates() for reference in several), key=itemgetter(0))
             for words, several in zip(ours, theirs, strict=True)
         )
-        return np.array([(1.0, o.f1, o.precision, o.recall) for o in best])
+        return np.array([(1.0, *rates) for rates in best])
 
     def score(sums: Counts, references: int) -> Score:
         f1, precision, recall = (100 * float(total) for total in sums[1:] / sums[0])

@@ -1,8 +1,4 @@
-"""A corpus score with its signature, and metrics as two pure functions.
-
-A metric is `count` per sentence and `score` of the summed counts, because a bootstrap resamples
-only the counts.
-"""
+"""A corpus score with its signature, and metrics as two pure functions."""
 
 import importlib.metadata
 from collections.abc import Callable, Sequence
@@ -40,7 +36,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Metric:
-    """A corpus metric; call it with hypotheses and references to get a Score."""
+    """A corpus metric; call it with hypotheses and references to get a Score.
+
+    Counting is separate from scoring because a bootstrap resamples only the counts.
+    """
 
     count: Callable[[Lines, Sequence[Lines]], Counts]  # texts -> (sentences, K)
     score: Callable[[Counts, int], Score]  # sums (K,), number of references -> Score

@@ -4,10 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kutta.errors import InputError
-from kutta.metrics.score import Counts, Lines, Metric, References, Score, parallel_texts
+from kutta.metrics.score import Lines, Metric, References, Score, parallel_texts
 
 
 @dataclass(frozen=True)
@@ -57,26 +56,17 @@ def paired_bootstrap(
     parallel_texts(system_b, references)
     counts = [metric.count(system, texts) for system in (system_a, system_b)]
     a, b = (metric.score(count.sum(axis=0), len(texts)) for count in counts)
-    rng = np.random.default_rng(seed)
-    both = np.hstack(counts)
-    resampled = np.stack([_draw(rng, len(both)) @ both for _ in range(samples)])
-    values_a, values_b = (
+    rng, both, size = np.random.default_rng(seed), np.hstack(counts), len(system_a)
+    # How often each sentence occurs in a resampled test set, as floats: their products are fast.
+    draws = (np.bincount(rng.integers(size, size=size), minlength=size) for _ in range(samples))
+    resampled = np.stack([draw.astype(np.float64) @ both for draw in draws])
+    values = [
         np.array([metric.score(sums, len(texts)).value for sums in system])
         for system in np.split(resampled, 2, axis=1)
-    )
-    differences = values_b - values_a
+    ]
+    middle = (np.percentile(system, [2.5, 97.5]) for system in values)  # 95% of the values
+    in_a, in_b = ((float(low), float(high)) for low, high in middle)
+    differences = values[1] - values[0]
     extreme = np.abs(differences - differences.mean()) >= abs(b.value - a.value)
     p_value = (int(extreme.sum()) + 1) / (samples + 1)
-    return Comparison(a, b, _interval(values_a), _interval(values_b), p_value, samples, seed)
-
-
-def _draw(rng: np.random.Generator, sentences: int) -> Counts:
-    """How often each sentence occurs in one resampled test set, (sentences,)."""
-    picks = rng.integers(sentences, size=sentences)
-    return np.bincount(picks, minlength=sentences).astype(np.float64)
-
-
-def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """The middle 95% of the resampled values."""
-    low, high = np.percentile(values, [2.5, 97.5])
-    return float(low), float(high)
+    return Comparison(a, b, in_a, in_b, p_value, samples, seed)

@@ -10,40 +10,22 @@ from kutta.ode.gamma import GAMMAS, Gamma
 from kutta.ode.methods import METHODS, Method, tableau_of
 from kutta.ode.tableau import TABLEAUX, ButcherTableau, measured_order, order_conditions
 
-if TYPE_CHECKING:
-    from kutta.ode.solver import (
-        DLCL,
-        Leapfrog,
-        Multistep,
-        PolyNet,
-        PredictorCorrector,
-        RungeKutta,
-        Solver,
-        make_solver,
-    )
-
 __all__ = [
-    "DLCL",
     "GAMMAS",
     "METHODS",
     "TABLEAUX",
     "ButcherTableau",
     "Gamma",
-    "Leapfrog",
     "Method",
-    "Multistep",
-    "PolyNet",
-    "PredictorCorrector",
-    "RungeKutta",
-    "Solver",
-    "make_solver",
     "measured_order",
     "order_conditions",
     "tableau_of",
 ]
 
+if TYPE_CHECKING:
+    from kutta.ode.solver import *  # noqa: F403
+
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'kutta.ode' has no attribute {name!r}")
+    """A name of kutta.ode.solver, such as RungeKutta."""
     return getattr(import_module("kutta.ode.solver"), name)

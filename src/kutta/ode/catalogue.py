@@ -6,9 +6,6 @@ from kutta.ode.tableau import TABLEAUX
 
 Row = tuple[str, ...]
 
-_METHOD_HEAD = ("name", "method", "order", "evaluations of F", "weights of the stages")
-_GAMMA_HEAD = ("gamma", "weights of the stages F_1 ... F_s", "what it is")
-
 
 def method_rows() -> list[Row]:
     """One row per method: name, what it is, order, evaluations of F, weights."""
@@ -20,19 +17,19 @@ def method_rows() -> list[Row]:
         (name, method.title, "-", str(method.build(0).evaluations), "-")
         for name, method in OTHER_METHODS.items()
     ]
-    own = (CUSTOM, METHODS[CUSTOM].title, "computed", "its stages", "its b")
-    return [*rows, own]
+    return [*rows, (CUSTOM, METHODS[CUSTOM].title, "computed", "its stages", "its b")]
 
 
 def method_table(markdown: bool = False) -> str:
     """The methods as text, or as Markdown for the README."""
-    return _table(_METHOD_HEAD, method_rows(), markdown)
+    head = ("name", "method", "order", "evaluations of F", "weights of the stages")
+    return _table(head, method_rows(), markdown)
 
 
 def gamma_table(markdown: bool = False) -> str:
     """The kinds of gamma as text, or as Markdown for the README."""
-    rows: list[Row] = [(name, kind.formula, kind.title) for name, kind in GAMMAS.items()]
-    return _table(_GAMMA_HEAD, rows, markdown)
+    head = ("gamma", "weights of the stages F_1 ... F_s", "what it is")
+    return _table(head, [(name, k.formula, k.title) for name, k in GAMMAS.items()], markdown)
 
 
 def _table(head: Row, rows: list[Row], markdown: bool) -> str:

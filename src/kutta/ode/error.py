@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kutta.errors import InputError
-from kutta.ode.solver import Field, History, Solver
+from kutta.ode.solver import Field, History, Solver, combine
 
 
 class NotConverged(ArithmeticError):
@@ -35,12 +35,8 @@ class Substeps(Solver):
 
     def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
         h = self.time / self.count
-
-        def scaled(state: Tensor) -> Tensor:
-            return F(state) if h == 1.0 else h * F(state)
-
         for _ in range(self.count):
-            y, after = self.solver.step(scaled, y, history)
+            y, after = self.solver.step(lambda state: h * F(state), y, history)
             if after is not history:
                 raise InputError(
                     f"{type(self.solver).__name__} looks back to earlier steps, so its step cannot "
@@ -132,26 +128,13 @@ def solve(
         h = min(h, 1.0 - now)
         stages, after = [slope], y
         for row in _A:
-            after = _weighted(y, h, row, stages)  # the argument of the last stage is the new y
+            after = combine(y, [h * a for a in row], stages)  # in the last stage, the new y
             stages.append(G(after))
         evaluations += len(_A)
-        error = norm(_weighted(torch.zeros_like(y), h, _DIFFERENCE, stages))
+        error = norm(combine(torch.zeros_like(y), [h * d for d in _DIFFERENCE], stages))
         if error <= allowed:
             y, slope, now, total = after, stages[-1], now + h, total + error
-        h *= _growth(error, allowed)
+        # The error goes as h^5, but F may have kinks: a step is at most 4 times as long as before.
+        growth = 0.9 * (allowed / error) ** 0.2 if error > 0 else 4.0
+        h *= min(4.0, max(0.2, growth)) if math.isfinite(error) else 0.2
     return Solution(y, evaluations, total)
-
-
-def _growth(error: float, allowed: float) -> float:
-    """By how much the next step may be longer: the error goes as h^5, but F may have kinks."""
-    if not math.isfinite(error):
-        return 0.2
-    return min(4.0, max(0.2, 0.9 * (allowed / error) ** 0.2)) if error > 0 else 4.0
-
-
-def _weighted(y: Tensor, h: float, weights: Sequence[float], stages: list[Tensor]) -> Tensor:
-    """y + h sum_i weights_i stages_i."""
-    for weight, stage in zip(weights, stages, strict=True):
-        if weight:
-            y = torch.add(y, stage, alpha=h * weight)
-    return y

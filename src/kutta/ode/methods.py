@@ -1,11 +1,9 @@
 """The methods by name, as data that settings can read without loading torch.
 
 A Runge-Kutta method is one entry of TABLEAUX. A method of another kind is a class derived from
-Solver and one entry of OTHER_METHODS. How often F is evaluated follows from the tableau or is an
-attribute of the class; all else that is asked about a method by name stands in its entry.
+Solver, which says how often it evaluates F, and one entry of OTHER_METHODS.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -26,47 +24,35 @@ class Method:
 
     title: str
     tableau: ButcherTableau | None = None
-    solver: str = ""  # module:class
-    arguments: Callable[[int], tuple[Any, ...]] = lambda block: ()  # of the class, for block t
+    solver: str = ""  # the class, in kutta.ode.solver
+    arguments: tuple[Any, ...] = ()  # of the class, before the number of the block
     looks_back: bool = False
     learns: tuple[str, ...] = ()
 
     def build(self, block: int) -> "Solver":
         """The solver of block number `block`, where the method is not Runge-Kutta."""
-        return resolve_name(self.solver)(*self.arguments(block))
+        return resolve_name(f"kutta.ode.solver:{self.solver}")(*self.arguments, block)
+
+
+def _predictor_corrector(predictor: str) -> Method:
+    return Method(
+        f"predictor-corrector: {predictor.upper()}, then Adams-Moulton",
+        solver="PredictorCorrector",
+        arguments=(TABLEAUX[predictor],),
+        looks_back=True,
+        learns=("predictor.alpha", "corrector"),
+    )
 
 
 OTHER_METHODS: dict[str, Method] = {
-    "leapfrog": Method("y_{t-1} + 2 F(y)", solver="kutta.ode.solver:Leapfrog", looks_back=True),
-    "multistep": Method(
-        "two-step, k learned",
-        solver="kutta.ode.solver:Multistep",
-        arguments=lambda block: (block == 0,),
-        looks_back=True,
-        learns=("k",),
-    ),
+    "leapfrog": Method("y_{t-1} + 2 F(y)", solver="Leapfrog", looks_back=True),
+    "multistep": Method("two-step, k learned", solver="Multistep", looks_back=True, learns=("k",)),
     "dlcl": Method(
-        "dynamic linear combination of layers",
-        solver="kutta.ode.solver:DLCL",
-        arguments=lambda block: (block,),
-        looks_back=True,
-        learns=("weights",),
+        "dynamic linear combination of layers", solver="DLCL", looks_back=True, learns=("weights",)
     ),
-    "polynet": Method("y + F(y) + F(F(y))", solver="kutta.ode.solver:PolyNet"),
-    "pc2": Method(
-        "predictor-corrector: RK2, then Adams-Moulton",
-        solver="kutta.ode.solver:PredictorCorrector",
-        arguments=lambda block: (TABLEAUX["rk2"], block),
-        looks_back=True,
-        learns=("predictor.alpha", "corrector"),
-    ),
-    "pc4": Method(
-        "predictor-corrector: RK4, then Adams-Moulton",
-        solver="kutta.ode.solver:PredictorCorrector",
-        arguments=lambda block: (TABLEAUX["rk4"], block),
-        looks_back=True,
-        learns=("predictor.alpha", "corrector"),
-    ),
+    "polynet": Method("y + F(y) + F(F(y))", solver="PolyNet"),
+    "pc2": _predictor_corrector("rk2"),
+    "pc4": _predictor_corrector("rk4"),
 }
 CUSTOM = "custom"  # the name of a tableau that the user gives
 METHODS: dict[str, Method] = {

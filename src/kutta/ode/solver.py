@@ -6,7 +6,7 @@ need of earlier steps. Learned coefficients are parameters of the solver, one so
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,15 @@ History = tuple[Tensor, ...]
 
 
 class Solver(nn.Module, ABC):
-    """A numerical method; `evaluations` says how often one step calls F, always in that order."""
+    """A numerical method, as the step of block number `block` of a stack.
+
+    `evaluations` says how often one step calls F, always in that order.
+    """
 
     evaluations: int = 1
+
+    def __init__(self, block: int = 0) -> None:
+        super().__init__()
 
     @abstractmethod
     def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
@@ -63,13 +69,13 @@ class RungeKutta(Solver):
 
     def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
         stages = self.stages(F, y)
-        return _combine(y, self.weights(stages), stages), history
+        return combine(y, self.weights(stages), stages), history
 
     def stages(self, F: Field, y: Tensor) -> list[Tensor]:
         """F_1, ..., F_s, each of y's shape."""
         stages = [F(y)]
         for row in self.beta:
-            stages.append(F(_combine(y, row, stages)))
+            stages.append(F(combine(y, row, stages)))
         return stages
 
     def weights(self, stages: list[Tensor]) -> Weights:
@@ -91,9 +97,9 @@ class Multistep(Solver):
     The first step is Euler's and has no k in it. History: (y_{t-1},).
     """
 
-    def __init__(self, first: bool = False) -> None:
+    def __init__(self, block: int = 0) -> None:
         super().__init__()
-        self.k = None if first else nn.Parameter(torch.ones(()))
+        self.k = nn.Parameter(torch.ones(())) if block else None
 
     def step(self, F: Field, y: Tensor, history: History = ()) -> tuple[Tensor, History]:
         if not history or self.k is None:
@@ -102,7 +108,7 @@ class Multistep(Solver):
 
 
 class DLCL(Solver):
-    """y_{t+1} = y_0 + sum_{l<=t} W_{t,l} F(y_l): each block weighs all increments so far anew.
+    """y_{t+1} = y_0 + sum_{l<=t} W_{t,l} F(y_l): each block weighs all increments so far.
 
     `block` is t; its row W_t of t+1 weights starts at 1, i.e. at Euler.
     History: (y_0, F(y_0), ..., F(y_{t-1})).
@@ -119,7 +125,7 @@ class DLCL(Solver):
             raise ValueError(
                 f"DLCL block {len(self.weights) - 1} was given {len(increments) - 1} increments."
             )
-        return _combine(start, self.weights.unbind(), increments), (start, *increments)
+        return combine(start, self.weights.unbind(), increments), (start, *increments)
 
 
 # Adams-Moulton: the weights of F at y_{t+1}, y_t, y_{t-1}, y_{t-2} after 0, 1, 2 or more blocks.
@@ -147,9 +153,9 @@ class PredictorCorrector(Solver):
                 f"{len(self.corrector) - 2} blocks, but was given {len(history)} earlier stages."
             )
         stages = self.predictor.stages(F, y)
-        predicted = _combine(y, self.predictor.weights(stages), stages)
+        predicted = combine(y, self.predictor.weights(stages), stages)
         slopes = [F(predicted), stages[0], *history]
-        return _combine(y, self.corrector.unbind(), slopes), (stages[0], *history)[:2]
+        return combine(y, self.corrector.unbind(), slopes), (stages[0], *history)[:2]
 
 
 class PolyNet(Solver):
@@ -162,7 +168,7 @@ class PolyNet(Solver):
         return y + first + F(first), history
 
 
-def _combine(y: Tensor, weights: Weights, terms: list[Tensor]) -> Tensor:
+def combine(y: Tensor, weights: Weights, terms: Sequence[Tensor]) -> Tensor:
     """y + sum_i weights_i terms_i; zero weights cost nothing and unit weights stay exact."""
     for weight, term in zip(weights, terms, strict=True):
         if isinstance(weight, Tensor):

@@ -12,6 +12,7 @@ To add a method, add one entry to TABLEAUX; the commands, the error messages, th
 and the tests are generated from it.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +22,6 @@ from typing import Any, cast
 from kutta.errors import InputError
 
 Number = int | str | Fraction
-
-
-def _fractions(numbers: Sequence[Number]) -> tuple[Fraction, ...]:
-    return tuple(Fraction(number) for number in numbers)
 
 
 def _own_numbers(values: Any, where: str) -> list[Fraction]:
@@ -58,17 +55,6 @@ def _own_number(value: Any, where: str) -> Fraction:
     raise InputError(f'{where} = {value!r} of the tableau is not a number; write 2, 0.5 or "1/3".')
 
 
-def _below_diagonal(square: list[list[Fraction]]) -> list[list[Fraction]]:
-    """The rows below the first of a whole square, each up to its diagonal."""
-    for i, row in enumerate(square):
-        if any(row[i:]):
-            raise InputError(
-                f"Row {i + 1} of the tableau's a is not zero on and above the diagonal; only "
-                "explicit methods (strictly lower triangular) can be used."
-            )
-    return [row[:i] for i, row in enumerate(square) if i]
-
-
 @dataclass(frozen=True)
 class ButcherTableau:
     """An explicit Runge-Kutta method of `stages` stages and classical order `order`.
@@ -88,7 +74,8 @@ class ButcherTableau:
         cls, a: Sequence[Sequence[Number]], b: Sequence[Number], order: int, title: str = ""
     ) -> "ButcherTableau":
         """Build from plain numbers or strings such as "1/2"."""
-        return cls(tuple(_fractions(row) for row in a), _fractions(b), order, title)
+        rows = tuple(tuple(Fraction(x) for x in row) for row in a)
+        return cls(rows, tuple(Fraction(x) for x in b), order, title)
 
     @classmethod
     def own(cls, a: Any, b: Any) -> "ButcherTableau":
@@ -102,7 +89,13 @@ class ButcherTableau:
         if not weights:
             raise InputError("The tableau has no weights: b needs a number for every stage.")
         if [len(row) for row in rows] == [len(weights)] * len(weights):
-            rows = _below_diagonal(rows)
+            for i, row in enumerate(rows):
+                if any(row[i:]):
+                    raise InputError(
+                        f"Row {i + 1} of the tableau's a is not zero on and above the diagonal; "
+                        "only explicit methods (strictly lower triangular) can be used."
+                    )
+            rows = [row[:i] for i, row in enumerate(rows) if i]
         tableau = cls.of(rows, weights, order=1, title="your own tableau")
         return replace(tableau, order=measured_order(tableau))
 
@@ -123,10 +116,10 @@ class ButcherTableau:
             )
         if not 1 <= self.order <= 4:
             raise InputError(f"The order of a tableau is a number from 1 to 4, not {self.order}.")
-        if self.order > measured_order(self):
+        if self.order > (satisfied := measured_order(self)):
             raise InputError(
                 f"This tableau claims order {self.order} but satisfies the order conditions only "
-                f"up to {measured_order(self)}."
+                f"up to {satisfied}."
             )
 
     @property
@@ -150,47 +143,36 @@ class ButcherTableau:
 
 def order_conditions(tableau: ButcherTableau) -> dict[int, list[tuple[Fraction, Fraction]]]:
     """The classical conditions as (left side, right side), one list per order from 1 to 4."""
-    b, c = tableau.b, tableau.c
-    a = [(*row, *(Fraction(0),) * (len(b) - len(row))) for row in ((), *tableau.a)]
+    c = tableau.c
 
-    def times(matrix_row_of: Sequence[Sequence[Fraction]], v: Sequence[Fraction]) -> list[Fraction]:
-        return [
-            sum((m * x for m, x in zip(row, v, strict=True)), Fraction(0)) for row in matrix_row_of
-        ]
+    def dot(*vectors: Sequence[Fraction]) -> Fraction:
+        """sum_i of the products of the i-th entries; a row of a ends at its diagonal."""
+        products = (math.prod(each, start=Fraction(1)) for each in zip(*vectors, strict=False))
+        return sum(products, Fraction(0))
 
-    def weighted(*factors: Sequence[Fraction]) -> Fraction:
-        total = Fraction(0)
-        for i, weight in enumerate(b):
-            term = weight
-            for factor in factors:
-                term *= factor[i]
-            total += term
-        return total
+    def a_times(v: Sequence[Fraction]) -> list[Fraction]:
+        return [dot(row, v) for row in ((), *tableau.a)]
 
-    ac = times(a, c)
-    acc = times(a, [x * x for x in c])
-    aac = times(a, ac)
+    ac, acc = a_times(c), a_times([x * x for x in c])
+    # sum_i b_i u_i v_i ... = 1 / n, as (u, v, ...) and n: one for each rooted tree.
+    trees: dict[int, list[tuple[tuple[Sequence[Fraction], ...], int]]] = {
+        1: [((), 1)],
+        2: [((c,), 2)],
+        3: [((c, c), 3), ((ac,), 6)],
+        4: [((c, c, c), 4), ((c, ac), 8), ((acc,), 12), ((a_times(ac),), 24)],
+    }
     return {
-        1: [(weighted(), Fraction(1))],
-        2: [(weighted(c), Fraction(1, 2))],
-        3: [(weighted(c, c), Fraction(1, 3)), (weighted(ac), Fraction(1, 6))],
-        4: [
-            (weighted(c, c, c), Fraction(1, 4)),
-            (weighted(c, ac), Fraction(1, 8)),
-            (weighted(acc), Fraction(1, 12)),
-            (weighted(aac), Fraction(1, 24)),
-        ],
+        order: [(dot(tableau.b, *vectors), Fraction(1, n)) for vectors, n in conditions]
+        for order, conditions in trees.items()
     }
 
 
 def measured_order(tableau: ButcherTableau) -> int:
     """The highest order (at most 4) whose conditions, and all lower ones, hold exactly."""
-    order = 0
-    for p, conditions in order_conditions(tableau).items():
+    for order, conditions in order_conditions(tableau).items():
         if any(left != right for left, right in conditions):
-            break
-        order = p
-    return order
+            return order - 1
+    return 4
 
 
 _of = ButcherTableau.of

@@ -6,7 +6,7 @@ from statistics import fmean
 from kutta.plotting import Axes, Figure, colour_of, legend, plain_numbers
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan
-from kutta.runs import Run
+from kutta.runs.run import METRICS, read_records
 
 Points = dict[float, list[float]]  # x -> the value of each seed
 
@@ -67,7 +67,7 @@ def _logged(
         if (run.row, run.column) != (row, column) or result is None:
             continue
         unit = result.steps / result.epochs if by_epoch else 1.0
-        for record in Run.records_at(plan.folder / "runs" / run.name):
+        for record in read_records(plan.folder / "runs" / run.name / METRICS):
             if record["kind"] == kind and record[key] is not None:
                 points.setdefault(record["step"] / unit, []).append(record[key])
     return points

@@ -14,7 +14,7 @@ import torch
 from kutta.config import Config, ModelConfig
 from kutta.data.prepare import expected_vocabulary
 from kutta.model.arithmetic import Cost, cost_of
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.runs.device import mixed_precision
 
 GPU_RATE = 40e12  # FLOP/s assumed of a V100- or A100-class GPU in mixed precision, sustained

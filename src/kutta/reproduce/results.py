@@ -12,7 +12,7 @@ from kutta.files import write_json
 from kutta.reproduce.claims import Measured, Name, Verdict, judge
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan, PlannedRun
-from kutta.runs import Run
+from kutta.runs.run import WEIGHTS
 
 Results = dict[str, Result]
 
@@ -30,7 +30,7 @@ def read_results(folder: Path) -> Results:
             f"{path} is damaged ({error}); remove that file: finished runs are then scored again, "
             "not trained again."
         ) from None
-    return {n: r for n, r in results.items() if Run.is_finished_at(folder / "runs" / n)}
+    return {n: r for n, r in results.items() if (folder / "runs" / n / WEIGHTS).is_file()}
 
 
 def write_results(folder: Path, results: Mapping[str, Result]) -> None:

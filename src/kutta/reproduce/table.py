@@ -141,7 +141,7 @@ def _notes(plan: Plan, results: Mapping[str, Result]) -> list[str]:
     bases = [experiment.rows[key].name_at(plan.scale_name) for key in _bases(experiment)]
     if bases:
         to = bases[0] if len(bases) == 1 else "the nearest row above that has none"
-        notes.append(f"Δ is the difference to {to}.")
+        notes.append(f"Δ is the difference from {to}.")
     if any(row.quoted for row in experiment.rows.values()):
         notes.append("Rows without seeds are quoted from the paper and not run here.")
     for metric in experiment.metrics[1:]:
@@ -166,7 +166,7 @@ def _notes(plan: Plan, results: Mapping[str, Result]) -> list[str]:
 def _direction(experiment: Experiment) -> str:
     if experiment.better == "neither":
         return "neither higher nor lower is better"
-    return f"{experiment.better} is better, * is the best of its column"
+    return f"{experiment.better} is better, and the best of each column is marked"
 
 
 def _bases(experiment: Experiment) -> Iterable[str]:

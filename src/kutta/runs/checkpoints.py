@@ -14,6 +14,7 @@ model does not depend on interruptions.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,11 +22,21 @@ from torch import Tensor
 
 from kutta.errors import InputError
 from kutta.files import remove
-from kutta.model.weights import read_tensors, write_tensors
+from kutta.model.int8 import KIND
+from kutta.model.weights import read_origin, read_tensors, write_tensors
 
 FOLDER = "checkpoints"
 _PREFIX = "step-"
 _WITH_MOMENTS = 2
+
+
+def inside(name: str) -> cached_property[Path]:
+    """An attribute: the path of this name inside the `path` of its object."""
+
+    def path(owner: Any) -> Path:
+        return owner.path / name
+
+    return cached_property(path)
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,11 @@ class Checkpoint:
     """One checkpoint of a run."""
 
     path: Path
+
+    weights = inside("model.safetensors")
+    moments = inside("optimizer.safetensors")
+    shards = inside("shards")
+    state = inside("state.json")
 
     @classmethod
     def at(cls, run: Path, step: int) -> "Checkpoint":
@@ -43,22 +59,6 @@ class Checkpoint:
     def step(self) -> int:
         """The step at which it was saved."""
         return int(self.path.name.removeprefix(_PREFIX))
-
-    @property
-    def weights(self) -> Path:
-        return self.path / "model.safetensors"
-
-    @property
-    def moments(self) -> Path:
-        return self.path / "optimizer.safetensors"
-
-    @property
-    def shards(self) -> Path:
-        return self.path / "shards"
-
-    @property
-    def state(self) -> Path:
-        return self.path / "state.json"
 
     def read_state(self) -> dict[str, Any]:
         """The contents of state.json; empty if it is damaged."""
@@ -125,12 +125,28 @@ def mean_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
     if not checkpoints:
         raise InputError("There is no checkpoint to average; train the model first.")
     files = [one.weights for one in checkpoints]
-    first = read_tensors(files[0])
+    first = _read_floats(files[0])
     total = {name: tensor.double() for name, tensor in first.items()}
     for file in files[1:]:
-        weights = read_tensors(file)
+        weights = _read_floats(file)
         if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in first.items()}:
-            raise InputError(f"{file} and {files[0]} have weights of different models.")
+            raise InputError(
+                f"{file} and {files[0]} have weights of different models, which have no average; "
+                "choose checkpoints of one model."
+            )
         for name, tensor in weights.items():
             total[name] += tensor.double()
     return {name: (tensor / len(files)).to(first[name].dtype) for name, tensor in total.items()}
+
+
+def _read_floats(file: Path) -> dict[str, Tensor]:
+    """The weights in a file; an average is made of floating-point numbers only."""
+    weights = read_tensors(file)
+    others = [name for name, tensor in weights.items() if not tensor.is_floating_point()]
+    if others or KIND in read_origin(file):
+        what = f"the tensor {others[0]} of integers" if others else "weights in 8 bits"
+        raise InputError(
+            f"{file} has {what}, which cannot be averaged; choose checkpoints as training saved "
+            "them."
+        )
+    return weights

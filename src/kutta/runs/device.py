@@ -13,6 +13,7 @@ import torch
 
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.runs.checkpoints import list_checkpoints
 from kutta.runs.division import Machine, divide
 from kutta.runs.run import Run
 
@@ -35,21 +36,24 @@ def choose_device(name: str | torch.device) -> torch.device:
 def resolve(config: Config, device: torch.device) -> Config:
     """The config with all settings resolved; a run that has started keeps its own."""
     config = as_started(config)
-    resolved: dict[str, Any] = {"pieces": divide(config, device, Machine.here()).per_batch}
-    if config.train.precision == "mixed":
-        resolved["precision"] = mixed_precision(device)
-    return _with_train(config, resolved)
+    precision = config.train.precision
+    return _with_train(
+        config,
+        pieces=divide(config, device, Machine.here()).per_batch,
+        precision=mixed_precision(device) if precision == "mixed" else precision,
+    )
 
 
 def as_started(config: Config) -> Config:
     """The config with what was resolved when its run started, where the config leaves it open."""
-    started, settings = started_config(Path(config.run)), config.train
+    started, asked = started_config(Path(config.run)), config.train
     if started is None:
         return config
-    resolved: dict[str, Any] = {"pieces": settings.pieces or started.train.pieces}
-    if settings.precision == "mixed":
-        resolved["precision"] = started.train.precision
-    return _with_train(config, resolved)
+    return _with_train(
+        config,
+        pieces=asked.pieces or started.train.pieces,
+        precision=started.train.precision if asked.precision == "mixed" else asked.precision,
+    )
 
 
 def started_config(path: Path) -> Config | None:
@@ -57,17 +61,14 @@ def started_config(path: Path) -> Config | None:
 
     Runs of earlier versions saved train.pieces in their checkpoints only.
     """
-    if not Run.is_at(path):
+    checkpoints = list_checkpoints(path)
+    if not checkpoints or not Run.is_at(path):
         return None
-    run = Run.load(path)
-    checkpoints = run.checkpoints()
-    if not checkpoints:
-        return None
-    per_batch = run.config.train.pieces or checkpoints[-1].per_batch or 0
-    return _with_train(run.config, {"pieces": per_batch})
+    config = Run.load(path).config
+    return _with_train(config, pieces=config.train.pieces or checkpoints[-1].per_batch or 0)
 
 
-def _with_train(config: Config, resolved: dict[str, Any]) -> Config:
+def _with_train(config: Config, **resolved: Any) -> Config:
     """The config with these settings of [train], validated again: they may conflict with others."""
     values = config.model_dump()
     values["train"] |= resolved

@@ -6,12 +6,12 @@ copy of the model, and threads do not synchronise at every product.
 """
 
 import math
-import os
 from dataclasses import dataclass
 
 import torch
 
 from kutta.config import Config, TrainConfig
+from kutta.data.workers import cores
 from kutta.errors import InputError
 
 _STATES = 1 << 18  # tokens x d_model of a micro-batch on a CPU: 1 MiB of fp32 per tensor of states
@@ -30,9 +30,7 @@ class Machine:
     @classmethod
     def here(cls) -> "Machine":
         """The resources that this process may use."""
-        affinity = getattr(os, "sched_getaffinity", None)
-        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-        return cls(cores, torch.get_num_threads(), torch.cuda.device_count())
+        return cls(cores(), torch.get_num_threads(), torch.cuda.device_count())
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def divide(config: Config, device: torch.device, machine: Machine, world_size: i
     )
     _check(settings, micro_batches, processes, device)
     threads = settings.threads or machine.threads
-    if processes > 1 and not settings.threads:
+    if processes > 1 and not (settings.threads or world_size):  # else it has set the number
         threads = max(1, machine.cores // processes)
     parallel = device.type == "cpu" and processes == 1 and not settings.compile
     lanes = _lanes(settings, micro_batches, tokens, threads) if parallel else 1

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from kutta.config import Config
-from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.runs.run import WEIGHTS, Run
 
@@ -22,7 +21,7 @@ def check_shallow(config: Config) -> None:
     shallow = Path(config.train.grow_from)
     if shallow.resolve() == Path(config.run).resolve():
         raise InputError("train.grow_from is the run itself; name a shallower, finished run.")
-    if not Run.is_at(shallow) or not (run := Run.load(shallow)).is_finished:
+    if not Run.is_at(shallow) or not (run := Run.load(shallow)).final_weights.is_file():
         raise InputError(
             f"train.grow_from = {str(shallow)!r} is not a finished run (with {WEIGHTS}); "
             "train the shallow model first, or remove the setting."
@@ -41,8 +40,3 @@ def check_shallow(config: Config) -> None:
                 f"The {name} cannot grow from {few} to {many} layers, which is not a multiple; "
                 f"change model.{name}_layers or remove train.grow_from."
             )
-
-
-def shallow_tokenizers(config: Config) -> Tokenizers | None:
-    """The tokenizers of the run to grow from; None if there is none."""
-    return Run.load(config.train.grow_from).tokenizers if config.train.grow_from else None

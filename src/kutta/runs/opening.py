@@ -3,17 +3,21 @@
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from warnings import warn
 
-from kutta.config import Config, DataConfig
+from kutta.box import is_in_box
+from kutta.config import CONFIG, Config, DataConfig
 from kutta.data.corpus import read_pairs
 from kutta.data.prepare import Report, prepare
+from kutta.data.support import vocabulary_warnings
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import locked_folder, remove, write_json
 from kutta.runs.checkpoints import FOLDER as CHECKPOINTS
+from kutta.runs.checkpoints import list_checkpoints
 from kutta.runs.device import as_started, started_config
-from kutta.runs.growing import check_shallow, shallow_tokenizers
-from kutta.runs.run import CONFIG, Run
+from kutta.runs.growing import check_shallow
+from kutta.runs.run import Run
 
 
 @contextmanager
@@ -22,8 +26,7 @@ def locked(path: Path) -> Generator[None]:
 
     The folder itself is locked (where supported), so a killed process leaves no stale lock.
     """
-    if path.exists() and not _is_ours(path):
-        raise _foreign(path)
+    _check_place(path)
     busy = f"Another process is training in {path}; wait until it exits, or choose another run."
     with ExitStack() as held:
         try:
@@ -38,8 +41,7 @@ def locked(path: Path) -> Generator[None]:
 def open_run(config: Config, overwrite: bool = False) -> Run:
     """Create the run directory, or check that an existing run has the same settings."""
     path = Path(config.run)
-    if path.exists() and not _is_ours(path):
-        raise _foreign(path)
+    _check_place(path)
     started = started_config(path)
     if overwrite or started is None:
         check_shallow(config)
@@ -57,12 +59,25 @@ def open_run(config: Config, overwrite: bool = False) -> Run:
     return run
 
 
+def at_least_reached(config: Config) -> Config:
+    """The config, with train.max_steps raised to the step that its run has reached.
+
+    So the config of a run is true of its model, whatever number is asked for afterwards.
+    """
+    checkpoints, settings = list_checkpoints(Path(config.run)), config.train
+    if not checkpoints or checkpoints[-1].step <= settings.max_steps:
+        return config
+    reached = settings.model_copy(update={"max_steps": checkpoints[-1].step})
+    return config.model_copy(update={"train": reached})
+
+
 def check_same(config: Config) -> None:
     """Reject a run that was started with other settings.
 
     Settings of [data] may change until the text is prepared, all others until the first checkpoint.
     """
     path = Path(config.run)
+    _check_place(path)
     if not Run.is_at(path):
         return
     started, kept = started_config(path), Run.load(path)
@@ -79,29 +94,39 @@ def check_same(config: Config) -> None:
 def check_text(data: DataConfig, names: Iterable[str]) -> None:
     """Read the first pair of each corpus, to find a missing file now and not in an hour."""
     for name in names:
-        next(read_pairs(Path(data.dir), name, data.source, data.target))
+        next(read_pairs(Path(data.dir), name, data.source, data.target, data.columns))
 
 
-def prepare_run(run: Run) -> Report | None:
+def prepare_run(run: Run, overwrite: bool = False) -> Report | None:
     """Save the text to score, learn tokenizers and write stores; None if that is already done."""
-    config = run.config
+    if overwrite:
+        remove(run.stores)
+        remove(run.text)
     if run.is_prepared:
         return None
     run.texts.keep()
     # A run that has started keeps its vocabulary, and a grown model that of the shallow one.
-    known = Tokenizers.load(run.path) if run.checkpoints() else shallow_tokenizers(config)
-    report = prepare(config.data, run.stores, run.path, known)
+    known_by = run.path if run.checkpoints() else run.config.train.grow_from
+    known = Tokenizers.load(Path(known_by)) if known_by else None
+    report = prepare(run.config.data, run.stores, run.path, known)
     write_json(run.report, report.to_dict())
+    if known is None:
+        learned = Tokenizers.load(run.path)
+        size = run.config.data.vocab_size
+        for sentence in vocabulary_warnings(run.train_store(), learned, size):
+            warn(sentence, stacklevel=3)
     return report
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether this is an empty folder or a run: others are never written to or removed."""
-    if Run.is_at(path):
-        return True
+def _check_place(path: Path) -> None:
+    """Reject a folder that is in the box, or neither empty nor a run: it is not written to."""
+    if is_in_box(path):
+        raise InputError(
+            f"{path} is in the box of models shipped with Kutta, which training does not change; "
+            "choose another run."
+        )
+    if Run.is_at(path) or not path.exists():
+        return
     temporary = (inside.name.startswith(f".{CONFIG}.") for inside in path.glob("*"))
-    return path.is_dir() and all(temporary)
-
-
-def _foreign(path: Path) -> InputError:
-    return InputError(f"{path} exists but is not a Kutta run; choose another folder.")
+    if not (path.is_dir() and all(temporary)):
+        raise InputError(f"{path} exists but is not a Kutta run; choose another folder.")

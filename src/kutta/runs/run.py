@@ -5,25 +5,28 @@ model.safetensors (what `translate` uses)  README.md (model card)  hypotheses/  
 """
 
 import json
-from dataclasses import dataclass
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kutta import __version__
-from kutta.config import Config
+from kutta.box import find_run, is_in_box
+from kutta.config import CONFIG, Config
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
-from kutta.files import remove, write_text
+from kutta.files import write_text
 from kutta.model import TextModel
-from kutta.model.build import build_model
-from kutta.model.weights import load_weights, read_origin, read_shapes
-from kutta.runs.checkpoints import FOLDER, Checkpoint, list_checkpoints, regular_checkpoints
+from kutta.model.transformer import build_model
+from kutta.model.weights import fill, read_origin, read_shapes, read_tensors
+from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
 from kutta.runs.texts import Texts
 
-CONFIG, WEIGHTS, METRICS = "config.json", "model.safetensors", "metrics.jsonl"
-TEXT = "text"
+WEIGHTS, METRICS = "model.safetensors", "metrics.jsonl"
+JOB = "job"  # the name of the launcher's job that trains the run
 
 
 @dataclass(frozen=True)
@@ -37,20 +40,63 @@ class Run:
     config: Config
     checkpoint: Checkpoint | None = None
 
+    final_weights = inside(WEIGHTS)
+    card = inside("README.md")
+    metrics = inside(METRICS)
+    log = inside("train.log")
+    events = inside("tensorboard")
+    stores = inside("store")
+    report = inside("store/report.json")  # written last: it marks the preparation as complete
+    text = inside("text")  # for validation and tests
+
     @classmethod
-    def load(cls, folder: str | Path) -> "Run":
-        """The run in a folder, or the run of a checkpoint's folder."""
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise InputError(f"There is no folder {folder}; give a run directory.")
+    def load(cls, folder: str | Path, checkpoint: str | None = None) -> "Run":
+        """The run in a folder, the run of a checkpoint's folder, or a model in the box by name.
+
+        `checkpoint` chooses its weights: "best", "last" or a step. None is the final model, or the
+        checkpoint of the folder.
+        """
+        if checkpoint is not None:
+            return cls.load(folder)._at(checkpoint)
+        place = Path(folder).absolute()
+        home = place.parent.parent
+        if place.parent.name == FOLDER and os.path.isfile(home / CONFIG):  # maybe pruned meanwhile
+            return cls(home, Config.load(home / CONFIG), Checkpoint(Path(folder)))
+        folder = find_run(folder)
         if (folder / CONFIG).is_file():
             return cls(folder, Config.load(folder / CONFIG))
-        home = folder.absolute().parent.parent
-        if (home / CONFIG).is_file() and folder.absolute().parent.name == FOLDER:
-            return cls(home, Config.load(home / CONFIG), Checkpoint(folder))
+        for one in sorted(folder.glob(f"*/{CONFIG}"))[:1]:
+            raise InputError(f"{folder} is a folder of runs; give one of them, e.g. {one.parent}.")
         raise InputError(
             f"{folder} is not a run directory (it has no {CONFIG}); give the folder set as `run` "
             "in the config, or one of its checkpoints."
+        )
+
+    def _at(self, which: str) -> "Run":
+        """This run with the weights of one of its checkpoints."""
+        if self.checkpoint:
+            raise InputError(
+                f"{self.folder} is a checkpoint, so --checkpoint {which} cannot choose another; "
+                f"give its run, {self.path}, or remove the option."
+            )
+        saved = {one.step: one for one in self.checkpoints()}
+        if not saved:
+            raise InputError(
+                f"{self.path} has no checkpoints, so there is none to choose; remove --checkpoint, "
+                "or wait until training has saved one."
+            )
+        last = max(saved)
+        step = {"last": last, "best": saved[last].best_step}.get(which, which)
+        if step == 0:
+            raise InputError(
+                f"{self.path} has not been validated yet, so no checkpoint is the best; choose "
+                "--checkpoint last."
+            )
+        if str(step).isdecimal() and int(step) in saved:
+            return replace(self, checkpoint=saved[int(step)])
+        raise InputError(
+            f"{self.path} has no checkpoint {which}; choose best, last or one of the steps "
+            f"{', '.join(map(str, saved))}."
         )
 
     @staticmethod
@@ -62,7 +108,10 @@ class Run:
             return False
         return isinstance(values, dict) and all(name in values for name in Config.model_fields)
 
-    # ---- paths ------------------------------------------------------------------------------
+    @property
+    def folder(self) -> Path:
+        """The folder of the run, or of the checkpoint."""
+        return self.checkpoint.path if self.checkpoint else self.path
 
     @property
     def weights(self) -> Path:
@@ -70,72 +119,23 @@ class Run:
         return self.checkpoint.weights if self.checkpoint else self.final_weights
 
     @property
-    def final_weights(self) -> Path:
-        return self.path / WEIGHTS
-
-    @property
-    def card(self) -> Path:
-        return self.path / "README.md"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / METRICS
-
-    @property
-    def log(self) -> Path:
-        return self.path / "train.log"
-
-    @property
-    def events(self) -> Path:
-        """The folder of TensorBoard events."""
-        return self.path / "tensorboard"
-
-    @property
     def hypotheses(self) -> Path:
-        """The folder of translations; also for checkpoints it is in the run, as they are pruned."""
-        folder = self.path / "hypotheses"
-        return folder / self.checkpoint.path.name if self.checkpoint else folder
+        """The folder of translations."""
+        return self.outputs("hypotheses")
 
-    @property
-    def stores(self) -> Path:
-        return self.path / "store"
+    def outputs(self, kind: str) -> Path:
+        """The folder for what a command writes about the model.
 
-    @property
-    def report(self) -> Path:
-        """The report of the preparation; it is written last and marks it as complete."""
-        return self.stores / "report.json"
-
-    @staticmethod
-    def config_file(path: Path) -> Path:
-        """The config file of the run in this folder."""
-        return path / CONFIG
-
-    @staticmethod
-    def job_file(path: Path) -> Path:
-        """The file with the name of the launcher's job that trains the run in this folder."""
-        return path / "job"
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the run, or of the checkpoint."""
-        return self.checkpoint.path if self.checkpoint else self.path
-
-    # ---- contents ---------------------------------------------------------------------------
+        It is in the run, also for checkpoints, as they are pruned. For a model in the box it is in
+        the current directory.
+        """
+        folder = Path(kind) / self.path.name if is_in_box(self.path) else self.path / kind
+        return folder / self.checkpoint.path.resolve().name if self.checkpoint else folder
 
     @property
     def is_prepared(self) -> bool:
         """Whether the tokenizers and the stores are complete."""
         return self.report.is_file()
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether there is a final model."""
-        return self.is_finished_at(self.path)
-
-    @staticmethod
-    def is_finished_at(path: Path) -> bool:
-        """Whether the run in this folder has a final model."""
-        return (path / WEIGHTS).is_file()
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
@@ -149,7 +149,7 @@ class Run:
     @property
     def texts(self) -> Texts:
         """Its validation and test text."""
-        return Texts(self.path / TEXT, self.config.data)
+        return Texts(self.text, self.config.data)
 
     def train_store(self) -> Store:
         return Store.open(self.stores / "train.arrow")
@@ -165,10 +165,6 @@ class Run:
         """Its complete checkpoints, oldest first."""
         return list_checkpoints(self.path)
 
-    def regular_checkpoints(self) -> list[Checkpoint]:
-        """The newest checkpoint and the scheduled ones before it, oldest first."""
-        return regular_checkpoints(self.path)
-
     def read_report(self) -> dict[str, Any]:
         """The report of the preparation."""
         return json.loads(self.report.read_text(encoding="utf-8"))
@@ -176,11 +172,6 @@ class Run:
     def records(self) -> list[dict[str, Any]]:
         """All records of its training."""
         return read_records(self.metrics)
-
-    @staticmethod
-    def records_at(path: Path) -> list[dict[str, Any]]:
-        """The records of the run in a folder, which needs no other files."""
-        return read_records(path / METRICS)
 
     @property
     def signature(self) -> str:
@@ -196,13 +187,6 @@ class Run:
         """Save the config in the run."""
         write_text(self.path / CONFIG, self.config.to_json())
 
-    def remove_text(self) -> None:
-        """Remove the stores and the saved text, so that they are prepared again."""
-        for folder in (self.stores, self.path / TEXT):
-            remove(folder)
-
-    # ---- model ------------------------------------------------------------------------------
-
     def build_model(self) -> TextModel:
         """A newly initialised model with this run's settings and vocabulary."""
         known = self.tokenizers
@@ -210,29 +194,41 @@ class Run:
 
     def load_model(self) -> TextModel:
         """The model with the weights of the run or the checkpoint, in evaluation mode."""
-        if not self.weights.is_file():
-            raise InputError(
-                f"There is no {WEIGHTS} in {self.weights.parent}, because training has not "
-                f"finished; run `kutta train` with its config to resume, or use a checkpoint in "
-                f"{self.path / FOLDER}."
-            )
-        self._check_vocabulary()
-        model = self.build_model()
-        load_weights(model, self.weights)
-        return model.eval()
+        try:
+            return self._read_model()
+        except InputError:
+            if self.weights.is_file():
+                raise
+            raise InputError(self._without_weights()) from None
 
-    def _check_vocabulary(self) -> None:
-        """Reject weights that were trained with a vocabulary of another size."""
+    def _without_weights(self) -> str:
+        """Why the weights are missing, in one sentence."""
+        if self.checkpoint:
+            return (
+                f"There is no checkpoint {self.folder}; training keeps the best and the last "
+                f"{self.config.train.keep_last} (train.keep_last), so choose another, e.g. with "
+                "--checkpoint last."
+            )
+        return (
+            f"There is no {WEIGHTS} in {self.path}, because training has not finished; use a "
+            f"checkpoint (--checkpoint best, --checkpoint last, or a folder in "
+            f"{self.path / FOLDER}), or run `kutta train {self.path}` to resume."
+        )
+
+    def _read_model(self) -> TextModel:
         shapes = read_shapes(self.weights)
-        sides = ("source", self.tokenizers.source), ("target", self.tokenizers.target)
-        for side, tokenizer in sides:
-            rows = shapes.get(f"{side}_embedding.tokens.weight", (len(tokenizer),))[0]
-            if rows != len(tokenizer):
+        for side in ("source", "target"):
+            known = len(getattr(self.tokenizers, side))
+            rows = shapes.get(f"{side}_embedding.tokens.weight", (known,))[0]
+            if rows != known:
                 raise InputError(
                     f"The model {self.weights} was trained with {rows:,} {side} tokens but the "
-                    f"vocabulary in {self.path} has {len(tokenizer):,}; restore the tokenizer it "
+                    f"vocabulary in {self.path} has {known:,}; restore the tokenizer it "
                     "was trained with."
                 )
+        model = self.build_model()
+        fill(model, read_tensors(self.weights), str(self.weights))
+        return model.eval()
 
 
 def read_records(metrics: Path) -> list[dict[str, Any]]:
@@ -241,8 +237,6 @@ def read_records(metrics: Path) -> list[dict[str, Any]]:
         return []
     records: list[dict[str, Any]] = []
     for line in metrics.read_text(encoding="utf-8").split("\n"):
-        try:
+        with suppress(json.JSONDecodeError):
             records.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
     return records

@@ -7,7 +7,6 @@ So a run can be moved, trained and scored without its original text. A set that 
 was added later, or the run is of an earlier version) is read from data.dir.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -32,20 +31,18 @@ class Texts:
 
     def valid(self) -> Pairs:
         """The validation pairs."""
-        return self._pairs(self.data.valid, self._valid)
+        return self._pairs(self.data.valid, "valid")
 
     def test(self, name: str) -> Pairs:
         """The pairs of a test set."""
-        return self._pairs(name, self._test(name))
+        return self._pairs(name, _test(name))
 
     def raw_references(self, name: str, lines: int) -> list[str] | None:
         """The raw references of a test set of split text; None if the config names none."""
         if name not in self.data.raw_references:
             return None
-        kept = self._test(name)
-        path = kept.with_name(f"{kept.name}.raw") if kept else None
-        if path is None or not path.is_file():
-            path = Path(self.data.dir) / self.data.raw_references[name]
+        original = Path(self.data.dir) / self.data.raw_references[name]
+        path = self._copy(_test(name), "raw") or original
         raw = list(read_lines(path))
         if len(raw) != lines:
             raise InputError(
@@ -56,34 +53,36 @@ class Texts:
 
     def keep(self) -> None:
         """Copy validation and test sets into the folder, unless they are already there."""
+        assert self.folder is not None
         originals = Texts(None, self.data)
-        for name, base in ((self.data.valid, self._valid), *self._tests()):
-            if base is None or base.with_name(f"{base.name}.target").is_file():
+        tests = ((name, _test(name)) for name in self.data.test)
+        for name, base in ((self.data.valid, "valid"), *tests):
+            if self._copy(base, "target"):
                 continue
             pairs = originals.test(name)
-            raw = originals.raw_references(name, len(pairs))
-            for side, lines in (("raw", raw), ("source", [s for s, _ in pairs])):
+            sides = {
+                "raw": originals.raw_references(name, len(pairs)),
+                "source": [source for source, _ in pairs],
+                "target": [target for _, target in pairs],  # last: the set is complete
+            }
+            for side, lines in sides.items():
                 if lines is not None:
-                    _write(base, side, lines)
-            _write(base, "target", [target for _, target in pairs])  # last: the set is complete
+                    text = "".join(line + "\n" for line in lines)
+                    write_text(self.folder / f"{base}.{side}", text)
 
-    @property
-    def _valid(self) -> Path | None:
-        return self.folder / "valid" if self.folder else None
+    def _pairs(self, name: str, base: str) -> Pairs:
+        data, target = self.data, self._copy(base, "target")
+        if target is None:
+            return list(read_pairs(Path(data.dir), name, data.source, data.target, data.columns))
+        source = target.with_suffix(".source")
+        return list(zip(read_lines(source), read_lines(target), strict=True))
 
-    def _test(self, name: str) -> Path | None:
-        return self.folder / "test" / quote(name, safe=" ") if self.folder else None
-
-    def _tests(self) -> Iterable[tuple[str, Path | None]]:
-        return ((name, self._test(name)) for name in self.data.test)
-
-    def _pairs(self, name: str, base: Path | None) -> Pairs:
-        if base is not None and base.with_name(f"{base.name}.target").is_file():
-            sides = (read_lines(base.with_name(f"{base.name}.{s}")) for s in ("source", "target"))
-            return list(zip(*sides, strict=True))
-        data = self.data
-        return list(read_pairs(Path(data.dir), name, data.source, data.target))
+    def _copy(self, base: str, side: str) -> Path | None:
+        """The copied file of one side of a set; None if it was not copied."""
+        path = self.folder / f"{base}.{side}" if self.folder else None
+        return path if path and path.is_file() else None
 
 
-def _write(base: Path, side: str, lines: Iterable[str]) -> None:
-    write_text(base.with_name(f"{base.name}.{side}"), "".join(line + "\n" for line in lines))
+def _test(name: str) -> str:
+    """The files of a test set in the folder, without their endings."""
+    return f"test/{quote(name, safe=' ')}"

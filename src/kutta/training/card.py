@@ -48,32 +48,18 @@ def model_card(
         score = "" if bleu is None else f", BLEU {bleu.value:.2f} ({bleu.signature})"
         lines.append(f"| validation | perplexity {validation.perplexity:.2f}{score} |")
     if tried:
+        scored = any(one.validation and one.validation.bleu for one in tried)
         lines += ["", "The final model is the best of these on the validation set:", ""]
-        lines += _table(tried, weights)
-    lines += [
-        "",
-        "Use it from the parent folder:",
-        "",
-        "```sh",
-        use,
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _table(tried: Sequence[Candidate], chosen: str) -> list[str]:
-    """The candidates for the final model with their validations; the chosen one in bold."""
-    scored = any(one.validation and one.validation.bleu for one in tried)
-    lines = ["| candidate | perplexity |" + (" BLEU |" if scored else "")]
-    lines.append("|---|---:|" + ("---:|" if scored else ""))
+        lines += ["| candidate | perplexity |" + (" BLEU |" if scored else "")]
+        lines += ["|---|---:|" + ("---:|" if scored else "")]
     for one in tried:
         assert one.validation is not None
-        name = f"**{one.name}**" if one.name == chosen else one.name
+        name = f"**{one.name}**" if one.name == weights else one.name
         bleu = one.validation.bleu
         score = f" {bleu.value:.2f} |" if bleu is not None else ""
         lines.append(f"| {name} | {one.validation.perplexity:.2f} |{score}")
-    return lines
+    lines += ["", "Use it from the parent folder:", "", "```sh", use, "```", ""]
+    return "\n".join(lines)
 
 
 def direction(config: Config) -> str:
@@ -89,34 +75,20 @@ def depth(config: Config) -> str:
     return str(model.decoder_layers) if config.language_model else layers
 
 
-# Settings of the model that are shown with the method if they differ from the default.
-_PLAIN = ("euler", "tableau")
-_UNUSUAL = (
-    *("replicate", "norm", "init", "share_gamma", "share_layers", "stage_parameters", "layer_drop"),
-)
-
-
 def method_of(model: ModelConfig) -> str:
     """The method in one line: solver, gamma, field, order of a custom tableau, other settings."""
     own = model.own_tableau()
-
-    def named(method: str) -> str:
-        return f"{method} ({own.description})" if own and method == CUSTOM else method
-
-    other = (model.decoder_solver, model.decoder_gamma)
-    return ", ".join(
-        [
-            named(model.solver),
-            f"gamma {model.gamma}",
-            f"field {model.field}",
-            *([f"decoder {named(other[0])}, gamma {other[1]}"] if other != _PLAIN else []),
-            *(f"{name} {str(value).lower()}" for name, value in unusual(model).items()),
-        ]
-    )
+    named = {CUSTOM: f"{CUSTOM} ({own.description})"} if own else {}
+    solver, decoder = (named.get(m, m) for m in (model.solver, model.decoder_solver))
+    parts = [solver, f"gamma {model.gamma}", f"field {model.field}"]
+    if (model.decoder_solver, model.decoder_gamma) != ("euler", "tableau"):
+        parts += [f"decoder {decoder}", f"gamma {model.decoder_gamma}"]
+    parts += [f"{name} {str(value).lower()}" for name, value in unusual(model).items()]
+    return ", ".join(parts)
 
 
 def unusual(model: ModelConfig) -> dict[str, Any]:
     """The settings besides the method that differ from the default."""
-    usual = ModelConfig.model_fields
-    values = {name: getattr(model, name) for name in _UNUSUAL}
-    return {name: value for name, value in values.items() if value != usual[name].default}
+    changed = model.model_dump(exclude_defaults=True)
+    names = ("replicate", "norm", "init", "share_gamma", "share_layers", "stage_parameters")
+    return {name: changed[name] for name in (*names, "layer_drop") if name in changed}

@@ -5,7 +5,7 @@ parameters or without.
 """
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from kutta.model.weights import fill, own_tensors, read_tensors, write_tensors
 from kutta.runs.checkpoints import Checkpoint, list_checkpoints
 from kutta.training.loop import Trainer
 from kutta.training.parallel.distributed import is_sharded
-from kutta.training.parallel.group import LostRank, ProcessGroup
+from kutta.training.parallel.group import SINGLE, LostRank, ProcessGroup
 from kutta.training.parallel.shards import cut_like, read_shards, whole_tensors, write_shards
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -45,14 +45,15 @@ def save_checkpoint(
     run: Path, trainer: Trainer, progress: Progress, scheduled: bool = True
 ) -> Checkpoint:
     """Write the checkpoint of this step atomically."""
-    checkpoint, group = Checkpoint.at(run, trainer.step), trainer.group
-    path, sharded = checkpoint.path, is_sharded(trainer.module)
-    if not (group.is_main or sharded):
+    checkpoint, sharded = Checkpoint.at(run, trainer.step), is_sharded(trainer.module)
+    group = trainer.group if sharded else SINGLE  # otherwise only rank 0 writes
+    if not (trainer.group.is_main or sharded):
         return checkpoint
-    with _one_folder(path, group) if sharded else _folder(path) as folder:
+    with _folder(checkpoint.path, group) as folder:
         written = Checkpoint(folder)
         if sharded:
-            write_shards(_parts(trainer), written.shards, group)
+            weights = _named("weight", own_tensors(trainer.model))
+            write_shards(weights | _moments(trainer), written.shards, group)
         else:
             write_tensors(_moments(trainer), written.moments)
         weights = whole_tensors(trainer.model, keep=group.is_main)
@@ -74,36 +75,34 @@ def save_checkpoint(
 
 
 @contextmanager
-def _folder(path: Path) -> Generator[Path]:
-    """A new folder that is renamed to `path` when it is complete."""
+def _folder(path: Path, group: ProcessGroup) -> Generator[Path]:
+    """A new folder for all ranks, which rank 0 renames to `path` when it is complete.
+
+    Only its name is sent, because other machines may have it mounted elsewhere.
+    """
+    if not group.is_main:
+        yield path.with_name(*group.broadcast(""))
+        return
     with atomic_path(path) as folder:
         folder.mkdir()
-        yield folder
-
-
-@contextmanager
-def _one_folder(path: Path, group: ProcessGroup) -> Generator[Path]:
-    """The same folder for all ranks, on whose machines it may be mounted elsewhere."""
-    if not group.is_main:
-        yield path.with_name(group.broadcast_text(""))
-        return
-    with _folder(path) as folder:
-        group.broadcast_text(folder.name)
+        group.broadcast(folder.name)
         yield folder
 
 
 def resume(run: Path, trainer: Trainer) -> Progress | None:
     """Load the newest checkpoint into the trainer; None if there is none."""
     checkpoints = list_checkpoints(run)
-    newest = trainer.group.broadcast_text(str(checkpoints[-1].step) if checkpoints else "")
-    if not newest:
+    (newest,) = trainer.group.broadcast(checkpoints[-1].step if checkpoints else None)
+    if newest is None:
         return None
-    checkpoint = Checkpoint.at(run, int(newest))
+    checkpoint = Checkpoint.at(run, newest)
     try:
         state: dict[str, Any] = json.loads(checkpoint.state.read_text(encoding="utf-8"))
-        weights, moments = _read(trainer, checkpoint)
-        fill(trainer.model, weights, str(checkpoint.path))
-        _restore_moments(trainer, moments)
+        tensors = _read(trainer, checkpoint)
+        weights = [name for name in tensors if name.startswith("weight.")]
+        found = {name.removeprefix("weight."): tensors.pop(name) for name in weights}
+        fill(trainer.model, found, str(checkpoint.path))
+        _restore_moments(trainer, tensors)
         trainer.step, trainer.position = state["step"], state["position"]
         trainer.bad_steps = state["bad_steps"]
         if trainer.scale.dynamic and "scale" in state:
@@ -135,37 +134,30 @@ def _optimizer_state(trainer: Trainer) -> dict[str, Any]:
     return cast(dict[str, Any], get_optimizer_state_dict(trainer.model, trainer.optimizer))
 
 
-def _parts(trainer: Trainer) -> Tensors:
-    """The weights and moments of this rank."""
-    weights = own_tensors(trainer.model)
-    return {f"weight.{name}": t.detach() for name, t in weights.items()} | _moments(trainer)
+def _named(kind: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    return {f"{kind}.{name}": tensor.detach() for name, tensor in tensors.items()}
 
 
-def _read(trainer: Trainer, checkpoint: Checkpoint) -> tuple[Tensors, Tensors]:
+def _read(trainer: Trainer, checkpoint: Checkpoint) -> Tensors:
     """Weights and moments of a checkpoint, sharded like those of the trainer."""
-    own = {name: tensor.detach() for name, tensor in own_tensors(trainer.model).items()}
-    layout = {f"{kind}.{name}": t for kind in ("weight", *_MOMENTS) for name, t in own.items()}
-    layout |= {f"step.{name}": torch.zeros(()) for name in own}
+    own = own_tensors(trainer.model)
+    layout = _named("step", dict.fromkeys(own, torch.zeros(())))
+    for kind in ("weight", *_MOMENTS):
+        layout |= _named(kind, own)
     if checkpoint.shards.is_dir():
-        tensors = read_shards(checkpoint.shards, layout, trainer.group)
-    else:
-        weights = read_tensors(checkpoint.weights)
-        tensors = {f"weight.{name}": tensor for name, tensor in weights.items()}
-        tensors |= read_tensors(checkpoint.moments)
-        tensors = {n: cut_like(t, layout[n]) if n in layout else t for n, t in tensors.items()}
-    weights = {n[7:]: t for n, t in tensors.items() if n.startswith("weight.")}
-    return weights, {n: t for n, t in tensors.items() if not n.startswith("weight.")}
+        return read_shards(checkpoint.shards, layout, trainer.group)
+    tensors = _named("weight", read_tensors(checkpoint.weights))
+    tensors |= read_tensors(checkpoint.moments)
+    return {n: cut_like(t, layout[n]) if n in layout else t for n, t in tensors.items()}
 
 
-def _restore_moments(trainer: Trainer, tensors: Tensors) -> None:
+def _restore_moments(trainer: Trainer, left: Tensors) -> None:
     """Restore Adam's state; a parameter without saved moments starts from zero moments."""
-    left, state = dict(tensors), dict[str, Tensors]()
+    state: dict[str, Tensors] = {}
     for name, parameter in trainer.model.named_parameters():
-        if f"step.{name}" not in left:
-            zeros = {key: torch.zeros_like(parameter) for key in _MOMENTS}
-            state[name] = {"step": torch.zeros(())} | zeros
-            continue
-        state[name] = {key: left.pop(f"{key}.{name}") for key in ("step", *_MOMENTS)}
+        zeros = {"step": torch.zeros(())} | {k: torch.zeros_like(parameter) for k in _MOMENTS}
+        saved = f"step.{name}" in left
+        state[name] = {k: left.pop(f"{k}.{name}") for k in zeros} if saved else zeros
         if any(state[name][key].shape != parameter.shape for key in _MOMENTS):
             raise InputError(f"the moments of {name} have the wrong shape")
     if left:

@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from kutta.config import Config
 from kutta.runs import Checkpoint, Run
+from kutta.runs.checkpoints import regular_checkpoints
 from kutta.training.validate import Validation, improves
 
+# Settings that decide when a run ends and what its final model is.
+_DECIDING = (
+    *("train.max_steps", "train.patience", "train.best", "train.final_model", "train.keep_last"),
+    "decode.average",
+)
 _AVERAGED = (2, 3, 5, 10)  # numbers of last checkpoints whose averages are candidates
 
 
@@ -22,27 +28,41 @@ class Candidate:
 def candidates(run: Run, best_step: int) -> list[Candidate]:
     """What train.final_model allows, the usual choice first; each set of checkpoints once."""
     config = run.config
-    regular = run.regular_checkpoints()[-config.train.keep_last :]
+    regular = regular_checkpoints(run.path)[-config.train.keep_last :]
     last = Candidate(f"the last checkpoint, step {regular[-1].step}", regular[-1:])
     found = [one for one in run.checkpoints() if one.step == best_step]
     best = [Candidate(f"the best checkpoint, step {one.step}", [one]) for one in found]
-    averages = [_average(regular, count) for count in _counts(config, len(regular))]
-    if config.train.final_model == "average":
-        return averages[:1]
-    if config.train.final_model != "validated":
-        return (best or [last]) if config.train.final_model == "best" else [last]
-    unique = {tuple(one.checkpoints): one for one in reversed([*averages, last, *best])}
-    return list(reversed(unique.values()))
+    counts = dict.fromkeys([min(config.decode.average, len(regular)), *_AVERAGED])
+    averages = [
+        Candidate(f"the average of the last {count} checkpoints", regular[-count:])
+        for count in counts
+        if count <= len(regular)
+    ]
+    unique: dict[tuple[Checkpoint, ...], Candidate] = {}
+    for one in (*averages, last, *best):
+        unique.setdefault(tuple(one.checkpoints), one)
+    return {
+        "average": averages[:1],
+        "last": [last],
+        "best": best or [last],
+        "validated": list(unique.values()),
+    }[config.train.final_model]
 
 
-def _counts(config: Config, there: int) -> list[int]:
-    """How many checkpoints are averaged: decode.average first, then others where there are more."""
-    asked = min(config.decode.average, there)
-    return list(dict.fromkeys([asked, *(count for count in _AVERAGED if count <= there)]))
+def final_record(run: Run, step: int, ended: str, weights: str) -> dict[str, Any]:
+    """The record of a final model, written after it: training has ended at this step, like this."""
+    settings = {key: run.config.value(key) for key in _DECIDING}
+    return {"kind": "final", "step": step, "ended": ended, "weights": weights} | settings
 
 
-def _average(regular: Sequence[Checkpoint], count: int) -> Candidate:
-    return Candidate(f"the average of the last {count} checkpoints", regular[-count:])
+def final_model_of(run: Run) -> dict[str, Any] | None:
+    """The record of the final model if it is there, and what these settings lead to; else None."""
+    checkpoints, records = run.checkpoints(), [r for r in run.records() if r["kind"] == "final"]
+    if not (checkpoints and records and run.final_weights.is_file() and run.card.is_file()):
+        return None
+    last = records[-1]
+    expected = final_record(run, checkpoints[-1].step, last["ended"], last["weights"])
+    return last if last == expected else None
 
 
 def choose(

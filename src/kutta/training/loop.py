@@ -8,7 +8,7 @@ update.
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -33,25 +33,32 @@ from kutta.training.parallel.group import SINGLE, ProcessGroup
 from kutta.training.parallel.lanes import Lane, Lanes
 from kutta.training.precision import LossScale, autocast, set_matrix_products
 from kutta.training.schedule import learning_rate
+from kutta.training.validate import Validation
 
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one update, for the log, the progress bar and the figures."""
+    """The result of one update, for the log, the progress bar and `train(on_step=...)`."""
 
-    number: int
-    epoch: int
-    loss: float
-    nll: float
+    number: int  # of the update, from 1
+    epoch: int  # from 0
+    loss: float  # per target token, with label smoothing
+    nll: float  # per target token, without
     lr: float
-    grad_norm: float
-    tokens: int
-    skipped: bool
+    grad_norm: float  # before clipping
+    tokens: int  # target tokens, without padding
+    skipped: bool  # whether the loss or a gradient was not finite
     seconds: float = 0.0
+    validation: Validation | None = None  # where one was due after this update
 
     @property
     def perplexity(self) -> float:
+        """exp(nll)."""
         return math.exp(min(self.nll, 50.0))
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / max(self.seconds, 1e-9)
 
 
 @dataclass
@@ -117,33 +124,29 @@ def try_largest_batch(trainer: Trainer, stream: BatchStream, config: TrainConfig
         out_of_memory(config, trainer.device, trainer.at_once, trainer.step > 0),
         no_more_than_there_is(trainer.device, trainer.group.local_world_size),
     ):
-        _allocate_moments(trainer)
+        # Allocate Adam's state now; later it would fragment the memory freed by batches.
+        for parameter in trainer.model.parameters():
+            if parameter not in trainer.optimizer.state:
+                trainer.optimizer.state[parameter] = {
+                    "step": torch.zeros((), device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
         _accumulate(trainer, dict.fromkeys(range(trainer.at_once), stream.largest()), 1.0, config)
     trainer.optimizer.zero_grad(set_to_none=True)
-
-
-def _allocate_moments(trainer: Trainer) -> None:
-    """Allocate Adam's state now; later it would fragment the memory freed by batches."""
-    for parameter in trainer.model.parameters():
-        if parameter not in trainer.optimizer.state:
-            trainer.optimizer.state[parameter] = {
-                "step": torch.zeros((), device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
 
 
 def fit(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Iterator[Step]:
     """Update the model until max_steps, yielding a Step after each update."""
     while trainer.step < config.max_steps:
-        started = time.perf_counter()
         with out_of_memory(config, trainer.device, trainer.at_once, trainer.step > 0):
             step = _update(trainer, stream, config)
-        yield replace(step, seconds=time.perf_counter() - started)
+        yield step
 
 
 def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
     """One optimizer step over some micro-batches; the loss is a mean over all their tokens."""
+    started = time.perf_counter()
     group, optimizer, scale = trainer.group, trainer.optimizer, trainer.scale
     trainer.model.train()
     rate = learning_rate(trainer.step + 1, config)
@@ -182,42 +185,40 @@ def _update(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> Step:
         grad_norm=norm,
         tokens=int(tokens),
         skipped=not finite,
+        seconds=time.perf_counter() - started,
     )
 
 
 def _accumulate(
     trainer: Trainer, batches: dict[int, Batch], factor: float, config: TrainConfig
 ) -> list[tuple[Tensor, Tensor]]:
-    """Add up the gradients of numbered micro-batches; their losses, `smoothed` and `nll`."""
+    """Add up the gradients of factor * loss over numbered micro-batches.
+
+    Returns their losses, `smoothed` and `nll`.
+    """
     *_, last = batches
+
+    def backward(module: nn.Module, model: TextModel, number: int) -> tuple[Tensor, Tensor]:
+        batch = batches[number].to(trainer.device)
+        with autocast(trainer.device, config):
+            hidden = module(batch.source, batch.target_in)
+            weight, smoothing = model.output_weight, config.label_smoothing
+            loss = token_loss(hidden, weight, batch.target_out, model.pad, smoothing)
+        (factor * loss.smoothed).backward()
+        return loss.smoothed.detach(), loss.nll
 
     def sequentially(number: int) -> tuple[Tensor, Tensor]:
         torch.manual_seed(_seed(config.seed, number))
         with syncing(trainer.module, last=number == last):
-            return _backward(trainer.module, trainer.model, batches[number], factor, config)
+            return backward(trainer.module, trainer.model, number)
 
     def in_lane(lane: Lane, number: int) -> tuple[Tensor, Tensor]:
         lane.generator.manual_seed(_seed(config.seed, number))
-        return _backward(lane.model, lane.model, batches[number], factor, config)
+        return backward(lane.model, lane.model, number)
 
     if trainer.lanes:
         return trainer.lanes.run(list(batches), in_lane)
     return [sequentially(number) for number in batches]
-
-
-def _backward(
-    module: nn.Module, model: TextModel, batch: Batch, factor: float, config: TrainConfig
-) -> tuple[Tensor, Tensor]:
-    """Add the gradients of factor * loss; `module` is `model` or its distributed wrapper."""
-    device = model.output_weight.device
-    batch = batch.to(device)
-    with autocast(device, config):
-        hidden = module(batch.source, batch.target_in)
-        loss = token_loss(
-            hidden, model.output_weight, batch.target_out, model.pad, config.label_smoothing
-        )
-    (factor * loss.smoothed).backward()
-    return loss.smoothed.detach(), loss.nll
 
 
 def _clip(trainer: Trainer, config: TrainConfig) -> float:

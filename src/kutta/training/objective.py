@@ -42,14 +42,8 @@ def token_loss(
         states = states.to(torch.get_autocast_dtype(device))
     if not torch.is_grad_enabled():  # validation: skip the gradient, which costs two more products
         states, weight = states.detach(), weight.detach()
-    return TokenLoss(*_smoothed_cross_entropy(states, weight, flat, smoothing))
-
-
-def _smoothed_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor]:
-    # torch declares no types for apply
-    return cast(Any, _SmoothedCrossEntropy).apply(hidden, weight, targets, smoothing)
+    apply = cast(Any, _SmoothedCrossEntropy).apply  # has no types
+    return TokenLoss(*apply(states, weight, flat, smoothing))
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -69,7 +63,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight) if with_gradient else None
         smoothed = hidden.new_zeros((), dtype=wide)
         nll = hidden.new_zeros((), dtype=wide)
-        chunk = _even_share(N, max(1, _CHUNK_ELEMENTS // V))
+        chunks = -(-N // max(1, _CHUNK_ELEMENTS // V))  # as few as possible, of equal size
+        chunk = max(1, -(-N // max(1, chunks)))
         buffer = hidden.new_empty((chunk, -(-V // _ALIGNED) * _ALIGNED))[:, :V]
         for start in range(0, N, chunk):
             h = hidden[start : start + chunk]
@@ -107,8 +102,3 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grad_outputs[0]  # that of `smoothed`; nll has no gradient
         return (grad_hidden * scale).to(grad_hidden.dtype), grad_weight * scale, None, None
-
-
-def _even_share(total: int, most: int) -> int:
-    """The size of the fewest equal parts that have at most `most` each."""
-    return max(1, -(-total // max(1, -(-total // most))))

@@ -2,11 +2,11 @@
 
 import json
 import math
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -14,75 +14,28 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from kutta.errors import InputError
 from kutta.files import write_text
 from kutta.runs import Run
-from kutta.runs.run import read_records
 from kutta.training.loop import Step
 from kutta.training.validate import Validation
-
-
-class _Events(Protocol):
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
-    def close(self) -> None: ...
-
-
-class Window:
-    """Means over the steps since the last log record."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self.steps = self.tokens = self.skipped = 0
-        self.seconds = self.loss = self.nll = self.grad_norm = 0.0
-
-    def add(self, step: Step) -> None:
-        self.tokens += step.tokens
-        self.seconds += step.seconds
-        if step.skipped:
-            self.skipped += 1
-            return
-        self.steps += 1
-        self.loss += step.loss
-        self.nll += step.nll
-        self.grad_norm += step.grad_norm
-
-    def to_dict(self, step: Step) -> dict[str, Any]:
-        n = self.steps or math.nan  # if all were skipped, there is no mean
-        return {
-            "kind": "train",
-            "step": step.number,
-            "epoch": step.epoch,
-            "loss": self.loss / n,
-            "perplexity": math.exp(min(self.nll / n, 50.0)),
-            "lr": step.lr,
-            "grad_norm": self.grad_norm / n,
-            "tokens": self.tokens,
-            "tokens_per_second": self.tokens / max(self.seconds, 1e-9),
-            "skipped": self.skipped,
-        }
 
 
 class Reporter:
     """Writes and prints a run's records. Records after the resumed step are dropped first."""
 
-    def __init__(
-        self,
-        run: Run,
-        first_step: int,
-        max_steps: int,
-        log_every: int,
-        tensorboard: bool,
-        console: Console,
-    ) -> None:
-        self.console = console
-        self.log_every = log_every
-        self.max_steps = max_steps
-        self.window = Window()
+    def __init__(self, run: Run, first_step: int, console: Console) -> None:
+        self.settings, self.console = run.config.train, console
+        self.unrecorded: list[Step] = []
         self.rate = 0.0
-        _drop_after(run.metrics, first_step)
+        if run.metrics.is_file():  # drop the records of steps that are repeated after resuming
+            kept = [record for record in run.records() if record["step"] <= first_step]
+            write_text(run.metrics, "".join(json.dumps(record) + "\n" for record in kept))
         self.files = ExitStack()
-        self.metrics = self.files.enter_context(_appending(run.metrics))
-        self.log = self.files.enter_context(_appending(run.log))
-        self.events: _Events | None = _events(run, first_step) if tensorboard else None
+        self.metrics, self.log = self._append_to(run.metrics), self._append_to(run.log)
+        self.events: Any = None
+        if self.settings.tensorboard:
+            from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and optional
+
+            self.events = cast(Any, SummaryWriter)(str(run.events), purge_step=first_step + 1)
+            self.files.callback(self.events.close)
         self.bar = Progress(
             TextColumn("step {task.completed}/{task.total}"),
             BarColumn(),
@@ -92,7 +45,7 @@ class Reporter:
             transient=True,
             disable=not console.is_terminal,
         )
-        self.task = self.bar.add_task("", total=max_steps, completed=first_step)
+        self.task = self.bar.add_task("", total=self.settings.max_steps, completed=first_step)
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -102,16 +55,14 @@ class Reporter:
         self.bar.stop()
         with suppress(OSError):  # the write that failed has reported a full disk
             self.files.close()
-        with suppress(OSError):
-            if self.events is not None:
-                self.events.close()
 
     def step(self, step: Step) -> None:
         """Report an update."""
-        self.window.add(step)
-        speed = step.tokens / max(step.seconds, 1e-9)
+        self.unrecorded.append(step)
+        speed = step.tokens_per_second
         self.rate = speed if self.rate == 0.0 else 0.95 * self.rate + 0.05 * speed
-        left = timedelta(seconds=int((self.max_steps - step.number) * step.tokens / self.rate))
+        tokens_left = (self.settings.max_steps - step.number) * step.tokens
+        left = timedelta(seconds=int(tokens_left / self.rate))
         self.bar.update(
             self.task,
             completed=step.number,
@@ -119,9 +70,9 @@ class Reporter:
         )
         if step.skipped:
             self.info(f"step {step.number}: the loss or a gradient was not finite; update skipped")
-        if step.number % self.log_every == 0:
-            record = self.window.to_dict(step)
-            self.window.clear()
+        if step.number % self.settings.log_every == 0:
+            record = _summary(self.unrecorded)
+            self.unrecorded.clear()
             self._record(record)
             self.info(
                 f"step {step.number}  epoch {step.epoch}  loss {record['loss']:.3f}  "
@@ -140,21 +91,53 @@ class Reporter:
             f"ppl {result.perplexity:.2f}{bleu}{star}"
         )
 
+    def final(self, record: dict[str, Any], text: str) -> None:
+        """Report the final model."""
+        self._record(record)
+        self.info(text)
+
     def info(self, text: str, shown: bool = True) -> None:
         """Write a line to train.log, and to the console if `shown`."""
-        _write_line(self.log, text)
+        self._write(self.log, text)
         if shown:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _record(self, record: dict[str, Any]) -> None:
         # JSON has no nan: non-finite numbers become null.
         known = {k: v for k, v in record.items() if not isinstance(v, float) or math.isfinite(v)}
-        _write_line(self.metrics, json.dumps(dict.fromkeys(record) | known))
+        self._write(self.metrics, json.dumps(dict.fromkeys(record) | known))
         if self.events is not None:
-            kind, step = str(record["kind"]), int(record["step"])
             for name, value in known.items():
                 if isinstance(value, float):
-                    self.events.add_scalar(f"{kind}/{name}", value, step)
+                    self.events.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+
+    def _append_to(self, path: Path) -> TextIO:
+        with _reported(str(path)):
+            return self.files.enter_context(open(path, "a", encoding="utf-8"))
+
+    def _write(self, file: TextIO, line: str) -> None:
+        with _reported(file.name):
+            file.write(line + "\n")
+            file.flush()
+
+
+def _summary(steps: Sequence[Step]) -> dict[str, Any]:
+    """The record of these steps: means over those that were not skipped."""
+    last, used = steps[-1], [step for step in steps if not step.skipped]
+    n = len(used) or math.nan  # if all were skipped, there is no mean
+    tokens = sum(step.tokens for step in steps)
+    return {
+        "kind": "train",
+        "step": last.number,
+        "epoch": last.epoch,
+        "loss": sum(step.loss for step in used) / n,
+        "perplexity": math.exp(min(sum(step.nll for step in used) / n, 50.0)),
+        "lr": last.lr,
+        "grad_norm": sum(step.grad_norm for step in used) / n,
+        "tokens": tokens,
+        "tokens_per_second": tokens / max(sum(step.seconds for step in steps), 1e-9),
+        "skipped": len(steps) - len(used),
+    }
 
 
 class NullReporter:
@@ -168,6 +151,8 @@ class NullReporter:
     def step(self, step: Step) -> None: ...
 
     def validation(self, step: int, result: Validation, new_best: bool) -> None: ...
+
+    def final(self, record: dict[str, Any], text: str) -> None: ...
 
     def info(self, text: str, shown: bool = True) -> None: ...
 
@@ -185,37 +170,13 @@ def validation_at(run: Run, step: int) -> Validation | None:
     return Validation.from_dict(found) if found else None
 
 
-def _appending(path: Path) -> TextIO:
+@contextmanager
+def _reported(name: str) -> Generator[None]:
+    """Report a file that cannot be written in one sentence."""
     try:
-        return open(path, "a", encoding="utf-8")
+        yield
     except OSError as error:
-        raise _cannot_write(str(path), error) from error
-
-
-def _write_line(file: TextIO, line: str) -> None:
-    try:
-        file.write(line + "\n")
-        file.flush()
-    except OSError as error:
-        raise _cannot_write(file.name, error) from error
-
-
-def _cannot_write(name: str, error: OSError) -> InputError:
-    return InputError(
-        f"Cannot write {name}: {error.strerror or error}; the checkpoints are kept. "
-        "Free some disk space or check its permissions, then run the same command to resume."
-    )
-
-
-def _drop_after(path: Path, step: int) -> None:
-    """Drop the records of steps that are repeated after resuming."""
-    if path.is_file():
-        kept = [record for record in read_records(path) if record["step"] <= step]
-        write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
-
-
-def _events(run: Run, first_step: int) -> _Events:
-    from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and optional
-
-    make: Callable[..., _Events] = SummaryWriter
-    return make(str(run.events), purge_step=first_step + 1)
+        raise InputError(
+            f"Cannot write {name}: {error.strerror or error}; the checkpoints are kept. "
+            "Free some disk space or check its permissions, then run the same command to resume."
+        ) from error

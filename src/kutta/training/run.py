@@ -1,16 +1,20 @@
 """Training a config: open its run, divide the work, launch the ranks, train, write the model."""
 
 import os
-import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
+from typing import Any, Never
+from warnings import warn
 
 import torch
 from rich.console import Console
 
-from kutta.config import Config
+from kutta.config import Config, known_keys
+from kutta.config.mistakes import check_names
+from kutta.config.signature import spelled_out
+from kutta.config.warnings import warnings_about
 from kutta.data.batches import BatchStream
 from kutta.errors import InputError
 from kutta.files import write_text
@@ -24,66 +28,98 @@ from kutta.runs import (
     prepare_run,
     resolve,
 )
+from kutta.runs.device import started_config
 from kutta.runs.division import Division, Machine, divide, idle_gpus
 from kutta.runs.growing import check_shallow
+from kutta.runs.opening import at_least_reached
+from kutta.runs.run import JOB
 from kutta.training.beginning import begin
 from kutta.training.card import direction, method_of
 from kutta.training.checkpoint import Progress, resume
-from kutta.training.loop import make_trainer
-from kutta.training.parallel.group import (
-    SINGLE,
-    ProcessGroup,
-    is_launched,
-    job,
-    join,
-    restarts,
-)
+from kutta.training.final import final_model_of
+from kutta.training.loop import Step, make_trainer
+from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join, restarts
 from kutta.training.parallel.launch import launch
-from kutta.training.report import last_validation
-from kutta.training.session import Outcome, Session, validation_text
+from kutta.training.report import NullReporter, Reporter, last_validation
+from kutta.training.session import OnStep, Outcome, Session
 
-__all__ = ["Outcome", "dry_run_summary", "local_device", "train", "work"]
+__all__ = ["Outcome", "Step", "dry_run_summary", "local_device", "train", "work"]
 
 
-def train(config: Config, overwrite: bool = False, console: Console | None = None) -> Outcome:
+@spelled_out({})
+def train(
+    config: Config,
+    overwrite: bool = False,
+    console: Console | None = None,
+    on_step: OnStep | None = None,
+    **unknown: Never,
+) -> Outcome:
     """Prepare the data if needed, train or resume, and write the final model.
 
-    Unless a launcher has started this process as a rank, it launches the ranks itself.
+    A run that has finished is not touched, unless `overwrite` removes it to start over. Unless a
+    launcher has started this process as a rank, it launches the ranks itself.
+
+    `on_step` is called with a `Step` after each update, in this process and on rank 0: number,
+    epoch, loss, perplexity, lr, grad_norm, tokens, tokens_per_second, and the validation if one was
+    due. If it raises an exception, training saves and stops as on Ctrl-C, and the exception is
+    raised here.
     """
-    console, path = console or Console(), Path(config.run)
+    _check_arguments(config, overwrite, on_step, unknown)
+    console, path, launched = console or Console(), Path(config.run), is_launched()
     device, machine = local_device(config.train.device), Machine.here()
-    if is_launched():
-        return _train_as_rank(config, overwrite, console, device, machine)
-    with locked(path):
-        run = _open(config, overwrite, device, console)
-        division = divide(run.config, device, machine)
-        if idle := idle_gpus(division, run.config, device, machine):
+    with ExitStack() as stack:
+        group = stack.enter_context(join(device)) if launched else SINGLE
+        done: dict[str, Any] | None = None
+        if group.is_main:
+            stack.enter_context(locked(path))
+            done = _open(config, overwrite and not _is_restart(path), device, console)
+        (done,) = group.broadcast(done)
+        run = Run.load(path)
+        if done is not None:
+            return Outcome(path, done["step"], done["ended"], last_validation(run))
+        division = divide(run.config, device, machine, group.world_size if launched else 0)
+        if not launched and (idle := idle_gpus(division, run.config, device, machine)):
             console.print(idle, highlight=False, markup=False)
-        if division.processes == 1:
-            return work(run, division, SINGLE, device, console)
-        ended = launch(path, division, console.quiet)
+        if group.is_main and run.config.train.shard and division.processes == 1:
+            warn("train.shard = true has no effect: there is one process.", stacklevel=2)
+        if launched or division.processes == 1:
+            return work(run, division, group, device, console, on_step)
+        if on_step is not None:
+            raise InputError(
+                f"on_step cannot be called from the {division.processes} processes that train "
+                "would start; set train.workers = 1, or start this program with torchrun."
+            )
+        ended = launch(path, division.processes, console.quiet)
         return Outcome(path, **ended, validation=last_validation(run))
 
 
-def _train_as_rank(
-    config: Config, overwrite: bool, console: Console, device: torch.device, machine: Machine
-) -> Outcome:
-    """Train as a rank started by torchrun; rank 0 opens the run."""
-    path = Path(config.run)
-    with ExitStack() as stack:
-        group = stack.enter_context(join(device))
-        if group.is_main:
-            stack.enter_context(locked(path))
-            _open(config, overwrite and not _is_restart(path), device, console)
-        group.barrier()
-        run = Run.load(path)
-        division = divide(run.config, device, machine, group.world_size)
-        own = config.train.threads or machine.threads  # torchrun has set the number
-        return work(run, replace(division, threads=own), group, device, console)
+def _check_arguments(
+    config: object, overwrite: object, on_step: object, unknown: Mapping[str, object]
+) -> None:
+    """Reject arguments of the wrong type, and settings that belong into the config."""
+    if not isinstance(config, Config):
+        raise InputError(f"train needs a Config, such as Config.load({str(config)!r}).")
+    for name in unknown:
+        keys = [key for key in known_keys() if name == key.rpartition(".")[2]]
+        if keys:
+            raise InputError(
+                f"train has no option {name}, which is a setting; give it to the config, e.g. "
+                f'Config.load(..., ["{keys[-1]}={unknown[name]}"]).'
+            )
+        check_names([name], ("overwrite", "console", "on_step"))
+    if not isinstance(overwrite, bool):
+        raise InputError(f"overwrite = {overwrite!r} is not valid: it must be True or False.")
+    if not (on_step is None or callable(on_step)):
+        raise InputError(f"on_step = {on_step!r} is not valid: it must be a function of a Step.")
 
 
 def work(
-    run: Run, division: Division, group: ProcessGroup, device: torch.device, console: Console
+    run: Run,
+    division: Division,
+    group: ProcessGroup,
+    device: torch.device,
+    console: Console,
+    on_step: OnStep | None = None,
 ) -> Outcome:
     """Train a prepared run to its end, as one rank of the process group."""
     settings, data = run.config.train, run.config.data
@@ -111,9 +147,12 @@ def work(
         if progress.by != settings.best:  # a loss cannot be compared with a BLEU
             progress = Progress(by=settings.best)
         # Read it now: missing text should not end training at the first validation.
-        pairs = validation_text(run) if group.is_main else []
-        session = Session(run, trainer, pairs, progress, whole, last_validation(run))
-        return session.run_to_end(stream, console)
+        translates = settings.valid_bleu and not run.config.language_model
+        pairs = run.texts.valid() if translates and group.is_main else []
+        latest = last_validation(run)
+        reporter = Reporter(run, trainer.step, console) if group.is_main else NullReporter()
+        session = Session(run, trainer, reporter, progress, pairs, whole, latest, on_step)
+        return session.run_to_end(stream)
 
 
 def local_device(name: str) -> torch.device:
@@ -135,33 +174,83 @@ def _is_restart(path: Path) -> bool:
 
     Each node counts its own restarts, so one that joined later has counted none.
     """
-    file = Run.job_file(path)
+    file = path / JOB
     return restarts() > 0 or (file.is_file() and file.read_text(encoding="utf-8") == job())
 
 
-def _open(config: Config, overwrite: bool, device: torch.device, console: Console) -> Run:
-    """Open the run, resolve its config for the device, and prepare its text."""
+def _open(
+    config: Config, overwrite: bool, device: torch.device, console: Console
+) -> dict[str, Any] | None:
+    """Open the run, resolve its config for the device, and prepare its text.
+
+    If it has finished, nothing is prepared, and the result is the record of its final model.
+    """
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    asked, config = config, config if overwrite else at_least_reached(config)
+    if not overwrite:
+        check_same(config)
+    if config.train.max_steps > asked.train.max_steps:
+        say(
+            f"train.max_steps = {asked.train.max_steps:,} is below step {config.train.max_steps:,},"
+            " which this run has reached: training ends there"
+        )
+    if not overwrite and (done := _finished(config, device)) is not None:
+        say(_already(config, done))
+        return done
+    for sentence in warnings_about(config):
+        warn(sentence, stacklevel=3)
     if device.type == "cpu" and config.train.precision == "fp16":
-        warnings.warn(
+        warn(
             "fp16 is meant for GPUs and much slower than fp32 on a CPU; "
             "set train.precision = 'fp32'",
             stacklevel=3,
         )
-    opened = open_run(config, overwrite)
-    run = replace(opened, config=resolve(opened.config, device))
+    run = open_run(config, overwrite)
+    run = Run(run.path, resolve(run.config, device))
     run.write_config()
     report = prepare_run(run)
     if report is not None:
-        console.print(str(report), highlight=False, markup=False)
+        say(str(report))
     if job():
-        write_text(Run.job_file(run.path), job())
-    return run
+        write_text(run.path / JOB, job())
+    return None
+
+
+def _finished(config: Config, device: torch.device) -> dict[str, Any] | None:
+    """The record of the final model if there is nothing left to do; None if there is.
+
+    Settings that change nothing in the final model are saved if they differ.
+    """
+    path = Path(config.run)
+    if (started := started_config(path)) is None:
+        return None
+    run = Run(path, resolve(config, device))
+    done = final_model_of(run)
+    if done is not None and run.config != started.model_copy(update={"run": config.run}):
+        run.write_config()
+    return done
+
+
+def _already(config: Config, done: dict[str, Any]) -> str:
+    """That a run has ended, and how it could be trained further."""
+    way_on = "raise train.max_steps to train further"
+    if done["ended"] == "early stop":
+        count = config.train.patience
+        way_on = f"train.patience = {count} validations had no new best; raise it to train further"
+    return (
+        f"{config.run} has already finished at step {done['step']:,} (final model: "
+        f"{done['weights']}); {way_on}"
+    )
 
 
 def dry_run_summary(config: Config) -> str:
     """What training this config would do; checks the config and that the text exists."""
     data, model, run = config.data, config.model, Run(Path(config.run), config)
     check_text(data, [data.train, data.valid, *data.test])
+    config = at_least_reached(config)
     done = run.checkpoints()
     check_same(config)
     device = choose_device(config.train.device)
@@ -170,6 +259,8 @@ def dry_run_summary(config: Config) -> str:
     if not done:
         check_shallow(config)
     beginning = f"resume from step {done[-1].step}" if done else "start"
+    if done and final_model_of(Run(run.path, resolve(config, device))):
+        beginning = f"already finished at step {done[-1].step}"
     return "\n".join(
         [
             f"run      {run.path} ({beginning}; config {config.hash()})",

@@ -9,7 +9,7 @@ import torch
 
 from kutta import __version__
 from kutta.config import TrainConfig
-from kutta.data.batches import PairList, Pairs, batches_in_order
+from kutta.data.batches import Pairs, batches_in_order
 from kutta.data.tokenizer import UNK, Tokenizer
 from kutta.metrics import Score
 from kutta.model import TextModel
@@ -81,7 +81,7 @@ def word_perplexity(
     ids = [tokenizer.encode(line) for line in lines]
     longest = max(map(len, ids), default=0) + 1
     config = config.model_copy(update={"batch_tokens": max(config.batch_tokens, longest)})
-    result = held_out_loss(model, PairList([([], row) for row in ids]), config, device)
+    result = held_out_loss(model, [([], row) for row in ids], config, device)
     words = sum(len(line.split()) for line in lines) + len(lines)
     unknown = sum(row.count(UNK) for row in ids) / max(1, sum(map(len, ids)))
     return Score(

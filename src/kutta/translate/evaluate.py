@@ -1,7 +1,7 @@
 """Evaluating a model on test sets: translate, save the hypotheses, and score them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -10,16 +10,20 @@ from kutta.data.tokenizer import join_pieces
 from kutta.errors import InputError
 from kutta.files import write_text
 from kutta.metrics import (
+    BLEU,
+    CHRF,
+    Metric,
     Score,
-    chrf,
     moses_detokenize,
     moses_rules,
     moses_signature,
+    multi_bleu,
+    sacre,
     sacre_bleu,
-    tokenized_bleu,
 )
+from kutta.metrics.score import Counts
 from kutta.runs import Run
-from kutta.runs.texts import Texts
+from kutta.runs.texts import Pairs, Texts
 from kutta.translate.translator import Translator
 
 
@@ -34,13 +38,23 @@ class Evaluation:
     signature: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "test": self.test,
-            "sentences": self.sentences,
-            "scores": [score.to_dict() for score in self.scores],
-            "hypotheses": None if self.hypotheses is None else str(self.hypotheses),
-            "signature": self.signature,
-        }
+        return asdict(self) | {"hypotheses": self.hypotheses and str(self.hypotheses)}
+
+
+@dataclass(frozen=True)
+class EvalSet:
+    """A test set: its name, its sentence pairs, and its raw references if there are any."""
+
+    name: str
+    pairs: Pairs
+    raw: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def references(self, data: DataConfig) -> list[str]:
+        """Its references in the form of hypotheses."""
+        return reference_texts([target for _, target in self.pairs], data)
 
 
 def evaluate(
@@ -51,20 +65,35 @@ def evaluate(
     **search: Unpack[SearchOptions],
 ) -> list[Evaluation]:
     """Score test sets: by default those of the config; from `data_dir` if given."""
-    decode, data = translator.config.changed(**search), run.config.data
+    sets = eval_sets(run, tests, data_dir)
+    return [evaluate_set(run, translator, one, **search) for one in sets]
+
+
+def eval_sets(run: Run, tests: Sequence[str] = (), data_dir: str | None = None) -> list[EvalSet]:
+    """Read the test sets, all before the first is translated."""
     texts = texts_of(run, data_dir)
     pairs_of = {name: texts.test(name) for name in test_names(run, tests)}
-    raw = {name: texts.raw_references(name, len(pairs)) for name, pairs in pairs_of.items()}
+    return [
+        EvalSet(name, pairs, texts.raw_references(name, len(pairs)))
+        for name, pairs in pairs_of.items()
+    ]
+
+
+def evaluate_set(
+    run: Run,
+    translator: Translator,
+    test: EvalSet,
+    on_lines: Callable[[int], None] | None = None,
+    **search: Unpack[SearchOptions],
+) -> Evaluation:
+    """Translate a test set, keep the translations in the run, and score them."""
+    decode, data = translator.config.changed(**search), run.config.data
+    found = translator.translate([source for source, _ in test.pairs], on_lines=on_lines, **search)
+    path = run.hypotheses / f"{Path(test.name).name}.{data.target}"
+    write_text(path, "".join(line + "\n" for line in found))
+    scores = score_texts(found, test.references(data), data, test.raw)
     signature = f"{run.signature}|{_search_signature(decode)}"
-    results: list[Evaluation] = []
-    for name, pairs in pairs_of.items():
-        found = translator.translate([source for source, _ in pairs], **search)
-        references = reference_texts([target for _, target in pairs], data)
-        path = run.hypotheses / f"{Path(name).name}.{data.target}"
-        write_text(path, "".join(line + "\n" for line in found))
-        scores = score_texts(found, references, data, raw[name])
-        results.append(Evaluation(name, len(pairs), scores, path, signature))
-    return results
+    return Evaluation(test.name, len(test), scores, path, signature)
 
 
 def texts_of(run: Run, data_dir: str | None) -> Texts:
@@ -93,23 +122,54 @@ def score_texts(
     data: DataConfig,
     raw: Sequence[str] | None = None,
 ) -> list[Score]:
-    """Tokenised BLEU, sacreBLEU and chrF.
+    """Tokenised BLEU, sacreBLEU and chrF; the last two against `raw` references if given."""
+    metrics = metrics_of(data, raw is not None)
+    texts = {name: references if raw is None or name == "bleu" else raw for name in metrics}
+    return [metric(hypotheses, texts[name]) for name, metric in metrics.items()]
+
+
+def metrics_of(data: DataConfig, raw: bool = False) -> dict[str, Metric]:
+    """The metrics of an evaluation by name, as the text of a run asks for.
 
     sacreBLEU and chrF are for raw text. Translations of split text are detokenised and scored
-    against `raw` references; without these, name and signature state that the text was tokenised,
-    because such a score is not comparable with sacreBLEU of raw text.
+    against raw references (`raw`); without these, name and signature state that the text was
+    tokenised, because such a score is not comparable with sacreBLEU of raw text.
     """
-    bleu = _bleu(hypotheses, references, data)
-    if data.tokenizer != "split":
-        return [bleu, sacre_bleu(hypotheses, references), chrf(hypotheses, references)]
-    if raw is None:
-        scores = sacre_bleu(hypotheses, references), chrf(hypotheses, references)
-        return [bleu, *map(_of_tokenised_text, scores)]
-    rules, lower = moses_rules(data.target), data.lowercased
-    found = moses_detokenize(hypotheses, rules)
-    scores = sacre_bleu(found, raw, lower), chrf(found, raw, lowercase=lower)
-    made = f"detok:{moses_signature(rules)}"
-    return [bleu, *(replace(one, signature=f"{one.signature}|{made}") for one in scores)]
+    split = data.tokenizer == "split"
+    rules = "" if split and not raw else moses_rules(data.target)
+    lowercase = split and raw and data.lowercased
+    bleu = multi_bleu(language=None if split else rules, split_compounds=data.split_compounds)
+    kinds = {"sacrebleu": BLEU, "chrf": CHRF}
+    metrics = {name: sacre(kind, lowercase=lowercase) for name, kind in kinds.items()}
+    if split and raw:
+        metrics = {name: _detokenised(metric, rules) for name, metric in metrics.items()}
+    elif split:
+        metrics = {name: _of_tokenised_text(metric) for name, metric in metrics.items()}
+    return {"bleu": bleu, **metrics}
+
+
+def _detokenised(metric: Metric, rules: str) -> Metric:
+    """The metric of detokenised hypotheses."""
+
+    def count(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:
+        return metric.count(moses_detokenize(hypotheses, rules), references)
+
+    def score(sums: Counts, references: int) -> Score:
+        found = metric.score(sums, references)
+        return replace(found, signature=f"{found.signature}|detok:{moses_signature(rules)}")
+
+    return Metric(count, score)
+
+
+def _of_tokenised_text(metric: Metric) -> Metric:
+    """The metric with a name and a signature that say that the text was tokenised."""
+
+    def score(sums: Counts, references: int) -> Score:
+        found = metric.score(sums, references)
+        signature = f"{found.signature}|text:tokenised"
+        return replace(found, name=tokenised(found.name), signature=signature)
+
+    return Metric(metric.count, score)
 
 
 def tokenised(metric: str) -> str:
@@ -117,24 +177,11 @@ def tokenised(metric: str) -> str:
     return f"{metric} (tokenised text)"
 
 
-def _of_tokenised_text(score: Score) -> Score:
-    name, signature = tokenised(score.name), f"{score.signature}|text:tokenised"
-    return replace(score, name=name, signature=signature)
-
-
-def _bleu(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig) -> Score:
-    """Tokenised BLEU; raw text is tokenised first."""
-    language = None if data.tokenizer == "split" else moses_rules(data.target)
-    return tokenized_bleu(
-        hypotheses, references, language=language, split_compounds=data.split_compounds
-    )
-
-
 def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig) -> Score:
     """The validation score during training: tokenised BLEU of split text, else sacreBLEU."""
     texts = reference_texts(references, data)
     if data.tokenizer == "split" or data.split_compounds:
-        return _bleu(hypotheses, texts, data)
+        return metrics_of(data)["bleu"](hypotheses, texts)
     return sacre_bleu(hypotheses, texts)
 
 

@@ -1,6 +1,7 @@
 """Hypotheses, and the constraints on them that beam search and sampling share."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -8,9 +9,7 @@ import torch
 from torch import Tensor
 
 from kutta.config import DecodeConfig
-from kutta.data.tokenizer import BOS, EOS, PAD
-
-NEVER = [PAD, BOS]  # ids that are never generated
+from kutta.data.tokenizer import BOS, EOS, PAD, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,11 @@ class Hypothesis:
         return cls(tokens, log_probability / (len(tokens) + 1) ** penalty, log_probability)
 
 
+def one_line(tokens: Sequence[int], tokenizer: Tokenizer) -> str:
+    """The text of tokens on one line: line separators become spaces."""
+    return " ".join(tokenizer.decode(tokens).splitlines()).strip()
+
+
 def numbers(tensor: Tensor) -> list[Any]:
     """A tensor as a list of Python numbers."""
     return cast(list[Any], tensor.tolist())
@@ -35,8 +39,7 @@ def numbers(tensor: Tensor) -> list[Any]:
 def length_limits(source: Tensor, decode: DecodeConfig) -> Tensor:
     """The maximum number of tokens in the translation of each sentence, (B,)."""
     lengths = ((source != PAD) & (source != EOS)).sum(dim=1)
-    longest = decode.max_length
-    return torch.full_like(lengths, longest) if longest else 2 * lengths + 20
+    return torch.full_like(lengths, decode.max_length) if decode.max_length else 2 * lengths + 20
 
 
 def permitted(
@@ -50,7 +53,7 @@ def permitted(
     """
     length = tokens.shape[1] - 1
     log_probabilities.nan_to_num_(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
-    log_probabilities[:, NEVER] = -math.inf
+    log_probabilities[:, [PAD, BOS]] = -math.inf  # never generated
     ends = log_probabilities[:, EOS].clone()
     final = limits <= length
     if decode.no_repeat_ngram:

@@ -32,7 +32,10 @@ def sample(
     if count == 0:
         return drawn
     limits = length_limits(source, decode)
-    draws = _draws(sampling.seed, range(count) if streams is None else streams, limits).to(device)
+    # A uniform number for every position of every sentence, (B, longest limit + 1).
+    streams, width = range(count) if streams is None else streams, int(limits.max()) + 1
+    rows = [np.random.default_rng([sampling.seed, stream]).random(width) for stream in streams]
+    draws = torch.tensor(np.stack(rows)).to(device)
     state = scorer.start(source)
     sentences: list[int] = list(range(count))
     scores = torch.zeros(count, device=device)
@@ -53,13 +56,6 @@ def sample(
             limits, draws, scores, tokens = (x[kept] for x in (limits, draws, scores, tokens))
             state.select(kept)
     return drawn
-
-
-def _draws(seed: int, streams: Sequence[int], limits: Tensor) -> Tensor:
-    """Uniform random numbers for every position of every sentence, (B, longest limit + 1)."""
-    width = int(limits.max()) + 1
-    rows = [np.random.default_rng([seed, stream]).random(width) for stream in streams]
-    return torch.tensor(np.stack(rows))
 
 
 def _draw(log_probabilities: Tensor, uniform: Tensor, sampling: Sampling) -> Tensor:

@@ -17,7 +17,6 @@ class ScorerState(Protocol):
 
     def select(self, rows: Tensor, same_sentences: bool = False) -> None:
         """Keep or reorder rows (B',). `same_sentences`: each row still reads its own source."""
-        ...
 
 
 State = TypeVar("State", bound=ScorerState)

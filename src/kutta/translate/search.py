@@ -45,14 +45,13 @@ def beam_search(
         # At most K of the 2K candidates end, one for each parent, so K others continue.
         onward = ends.byte().argsort(dim=1, stable=True)[:, :beam]
         values, parents, words = (x.gather(1, onward) for x in (values, parents, words))
-        stay = [
-            row
-            for row, best in enumerate(numbers(values[:, 0]))
-            if best > -math.inf and len(ended[live.sentences[row]]) < beam
-        ]
-        for row in set(range(len(live.sentences))) - set(stay):
-            if not ended[live.sentences[row]]:  # only if log-probabilities are not finite
-                ended[live.sentences[row]].append(live.leftover(row))
+        stay: list[int] = []
+        for row, best in enumerate(numbers(values[:, 0])):
+            found = ended[live.sentences[row]]
+            if best > -math.inf and len(found) < beam:
+                stay.append(row)
+            elif not found:  # only if log-probabilities are not finite: the best unfinished one
+                found.append(Hypothesis(numbers(live.tokens[row, 0, 1:]), -math.inf, -math.inf))
         live.extend(values, parents, words, stay, state)
     return [sorted(hypotheses, key=lambda h: -h.score)[:n_best] for hypotheses in ended]
 
@@ -78,10 +77,6 @@ class _Live:
         scores[:, 0] = 0.0
         tokens = torch.full((*shape, 1), BOS, device=limits.device)
         return cls(list(range(len(limits))), limits, scores, tokens)
-
-    def leftover(self, row: int) -> Hypothesis:
-        """The best unfinished hypothesis of a sentence that cannot continue."""
-        return Hypothesis(numbers(self.tokens[row, 0, 1:]), -math.inf, -math.inf)
 
     def extend(
         self, scores: Tensor, parents: Tensor, words: Tensor, stay: list[int], state: ScorerState

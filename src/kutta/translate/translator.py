@@ -1,7 +1,7 @@
 """The Translator: text to text, used by all commands."""
 
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -10,7 +10,6 @@ from typing import Self, Unpack, cast
 
 import torch
 from pydantic import Field, InstanceOf
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from kutta.config import DecodeConfig, Sampling, SearchOptions, Section
@@ -20,14 +19,14 @@ from kutta.data.tokenizer import EOS, PAD, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TranslationModel
 from kutta.runs import Run, choose_device
-from kutta.translate.hypothesis import Hypothesis
-from kutta.translate.loading import load_translation_models
+from kutta.translate.hypothesis import Hypothesis, one_line
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import scorer_of
 from kutta.translate.search import beam_search
 
 LONGEST_SOURCE = 1024  # tokens of a line that are translated if data.max_source is not set
 CHUNK = 4096  # lines that are read and sorted by length before they are translated
+FIRST_CHUNK = 64  # of a stream, so that its first results come soon; each next one is doubled
 
 Scored = tuple[str, float]
 
@@ -35,12 +34,14 @@ Scored = tuple[str, float]
 class Options(SearchOptions, total=False):
     """The options of a call; missing or None is the setting of the run.
 
-    `sampling` samples translations instead of searching for the best. `chunk` is how many lines a
-    stream reads before it translates them (default CHUNK); 1 translates line by line.
+    `sampling` samples translations instead of searching for the best. `chunk` is how many lines are
+    read before they are translated: by default CHUNK, in a stream FIRST_CHUNK and then up to CHUNK;
+    1 translates line by line. `on_lines` is called after each batch with its number of lines.
     """
 
     sampling: Sampling | None
     chunk: int | None
+    on_lines: Callable[[int], None] | None
 
 
 class _Request(Section):
@@ -50,17 +51,16 @@ class _Request(Section):
     n_best: int = Field(ge=1)
     sampling: InstanceOf[Sampling] | None
     chunk: int | None = Field(ge=1)
+    on_lines: Callable[[int], None] | None
 
-    def mistakes(self) -> Iterator[tuple[bool, str]]:
-        yield (
-            self.sampling is None and self.n_best > self.decode.beam,
-            f"n_best = {self.n_best} is larger than beam = {self.decode.beam}; raise beam",
-        )
-        yield (
-            self.sampling is not None and self.n_best > 1,
-            f"n_best = {self.n_best} is not supported with sampling, which gives one translation; "
-            "repeat the line instead",
-        )
+    def mistakes(self) -> Iterator[str]:
+        if self.sampling is None and self.n_best > self.decode.beam:
+            yield f"n_best = {self.n_best} is larger than beam = {self.decode.beam}; raise beam"
+        if self.sampling is not None and self.n_best > 1:
+            yield (
+                f"n_best = {self.n_best} is not supported with sampling, which gives one "
+                "translation; repeat the line instead"
+            )
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,6 @@ class _Source:
 
     number: int
     ids: list[int]
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=2)
 
 
 class Translator:
@@ -90,7 +86,7 @@ class Translator:
         tokenizers: Tokenizers,
         config: DecodeConfig,
         device: str | torch.device = "auto",
-        warn: Callable[[str], None] = _warn,
+        warn: Callable[[str], None] = warnings.warn,
         max_source: int = 0,
     ) -> None:
         models = [models] if isinstance(models, TranslationModel) else list(models)
@@ -108,13 +104,16 @@ class Translator:
         cls,
         runs: str | Path | Sequence[str | Path],
         device: str | torch.device = "auto",
-        warn: Callable[[str], None] = _warn,
+        warn: Callable[[str], None] = warnings.warn,
     ) -> Self:
         """Load a run or one of its checkpoints; several of them form an ensemble."""
-        folders = [runs] if isinstance(runs, str | Path) else list(runs)
+        folders = [runs] if isinstance(runs, str | Path) else runs
+        if not isinstance(cast(object, folders), Sequence) or not all(
+            isinstance(cast(object, folder), str | Path) for folder in folders
+        ):
+            raise InputError(f"Give the path of a run, or a list of paths, not {runs!r}.")
         loaded = [Run.load(folder) for folder in folders]
-        models = load_translation_models(loaded)
-        first = loaded[0]
+        models, first = _load_models(loaded), loaded[0]
         config = first.config
         return cls(models, first.tokenizers, config.decode, device, warn, config.data.max_source)
 
@@ -125,11 +124,13 @@ class Translator:
     @spelled_out(Options.__annotations__)
     def translate(self, lines: Iterable[str], **options: Unpack[Options]) -> list[str]:
         """The best translation of each line."""
-        return list(self.translate_stream(lines, **options))
+        _check_single(options)
+        return [best[0][0] for best in self._answer(lines, 1, _at_once(options))]
 
     @spelled_out(Options.__annotations__)
     def translate_stream(self, lines: Iterable[str], **options: Unpack[Options]) -> Iterator[str]:
         """The best translation of each line as a stream, in bounded memory."""
+        _check_single(options)
         return (best[0][0] for best in self._answer(lines, 1, options))
 
     @spelled_out(Options.__annotations__)
@@ -137,7 +138,7 @@ class Translator:
         self, lines: Iterable[str], n_best: int = 1, **options: Unpack[Options]
     ) -> list[list[Scored]]:
         """Up to `n_best` translations of each line with their scores, best first."""
-        return list(self._answer(lines, n_best, options))
+        return list(self._answer(lines, n_best, _at_once(options)))
 
     @spelled_out(Options.__annotations__)
     def hypotheses_stream(
@@ -160,13 +161,16 @@ class Translator:
                 n_best=n_best,
                 sampling=options.get("sampling"),
                 chunk=options.get("chunk"),
+                on_lines=options.get("on_lines"),
             )
         return self._stream(lines, request)
 
     def _stream(self, lines: Iterable[str], request: _Request) -> Iterator[list[Scored]]:
         encoded = (self._encode(number, text) for number, text in enumerate(lines))
-        while chunk := list(islice(encoded, request.chunk or CHUNK)):
+        size = FIRST_CHUNK
+        while chunk := list(islice(encoded, request.chunk or size)):
             yield from self._translate(chunk, request)
+            size = min(2 * size, CHUNK)
 
     def _encode(self, number: int, text: str) -> _Source:
         if not isinstance(cast(object, text), str):
@@ -184,37 +188,64 @@ class Translator:
     def _translate(self, chunk: list[_Source], request: _Request) -> list[list[Scored]]:
         """Translate the lines of a chunk, in its order."""
         found: dict[int, list[Scored]] = {}
-        for batch in _batches([line for line in chunk if line.ids], request.decode.batch_tokens):
+        texts = [line for line in chunk if line.ids]
+        if request.on_lines:
+            request.on_lines(len(chunk) - len(texts))
+        for batch in _batches(texts, request.decode.batch_tokens):
             with _evaluating(self.models):
                 results = self._search(batch, request)
             for line, hypotheses in zip(batch, results, strict=True):
-                found[line.number] = [(self._text(h), h.score) for h in hypotheses]
+                found[line.number] = [
+                    (one_line(h.tokens, self.tokenizers.target), h.score) for h in hypotheses
+                ]
+            if request.on_lines:
+                request.on_lines(len(batch))
         return [found.get(line.number, [("", 0.0)]) for line in chunk]
 
     def _search(self, batch: list[_Source], request: _Request) -> list[list[Hypothesis]]:
-        source = _pad([line.ids for line in batch]).to(self.device)
+        rows = [torch.tensor([*line.ids, EOS]) for line in batch]
+        source = pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)  # (B, S)
         scorer, decode = scorer_of(self.models), request.decode
         if request.sampling is None:
             return beam_search(scorer, source, decode, request.n_best)
         streams = [line.number for line in batch]
         return [[drawn] for drawn in sample(scorer, source, request.sampling, decode, streams)]
 
-    def _text(self, hypothesis: Hypothesis) -> str:
-        """The text on one line: line separators become spaces."""
-        return " ".join(self.tokenizers.target.decode(hypothesis.tokens).splitlines()).strip()
+
+def _load_models(runs: Sequence[Run]) -> list[TranslationModel]:
+    """The models of runs or checkpoints with the same vocabulary."""
+    if not runs:
+        raise InputError("There is no model to translate with; give at least one run.")
+    first, *others = runs
+    for run in others:
+        if run.path != first.path and run.vocabulary() != first.vocabulary():
+            raise InputError(
+                f"{run.path} and {first.path} have different vocabularies, so their models cannot "
+                "form an ensemble; give runs with the same vocabulary."
+            )
+    models: list[TranslationModel] = []
+    for run in runs:
+        model = run.load_model()
+        if not isinstance(model, TranslationModel):
+            raise InputError(
+                f"{run.path} is a language model and cannot translate; sample from it with "
+                f"`kutta sample {run.path}`, or give a run with a source language."
+            )
+        models.append(model)
+    return models
 
 
 @contextmanager
 def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
     """Switch models to evaluation mode, and restore their mode afterwards."""
-    training = [model.training for model in models]
+    in_training = [model for model in models if model.training]
     try:
         for model in models:
             model.eval()
         yield
     finally:
-        for model, mode in zip(models, training, strict=True):
-            model.train(mode)
+        for model in in_training:
+            model.train()
 
 
 def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]:
@@ -230,12 +261,20 @@ def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]
         yield batch
 
 
+def _check_single(options: Mapping[str, object]) -> None:
+    """Reject the number of translations where there is one for each line."""
+    if "n_best" in options:
+        raise InputError(
+            "translate gives one translation of each line; use hypotheses(lines, n_best="
+            f"{options['n_best']!r}) for several."
+        )
+
+
+def _at_once(options: Options) -> Options:
+    """The options where all results are returned together: no small chunks first."""
+    return options if options.get("chunk") is not None else {**options, "chunk": CHUNK}
+
+
 def _one(value: object) -> str:
     """A description of what was given instead of lines."""
     return "one string" if isinstance(value, str) else f"an object of type {type(value).__name__}"
-
-
-def _pad(rows: list[list[int]]) -> Tensor:
-    """ids -> (B, S): each row followed by EOS and padded with PAD."""
-    tensors = [torch.tensor([*row, EOS]) for row in rows]
-    return pad_sequence(tensors, batch_first=True, padding_value=PAD)

@@ -1,6 +1,5 @@
 """Sampling from a language model: random continuations of prompts."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -10,12 +9,24 @@ from kutta.config import DecodeConfig, Sampling
 from kutta.data.tokenizer import UNK, Tokenizer
 from kutta.errors import InputError
 from kutta.model import LanguageModel
-from kutta.runs import choose_device
-from kutta.translate.loading import load_language_model
+from kutta.runs import Run, choose_device
+from kutta.translate.hypothesis import one_line
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import Continuation
 
 AT_ONCE = 64  # texts drawn together
+
+
+def load_language_model(folder: str | Path) -> tuple[LanguageModel, Tokenizer]:
+    """The language model of a run or a checkpoint, and its tokenizer."""
+    run = Run.load(folder)
+    model = run.load_model()
+    if not isinstance(model, LanguageModel):
+        raise InputError(
+            f"{folder} is a translation model, not a language model; use it with "
+            f"`kutta translate {folder}` (and --sample)."
+        )
+    return model, run.tokenizers.target
 
 
 class Writer:
@@ -53,18 +64,10 @@ class Writer:
                 "vocabulary (vocab.txt in the run)."
             )
         decode, texts = DecodeConfig(max_length=max_length), list[str]()
-        for numbers in _groups(count):
-            prompts = torch.tensor([ids] * len(numbers), dtype=torch.long, device=self.device)
-            prompts = prompts.reshape(len(numbers), len(ids))
+        for first in range(0, count, AT_ONCE):
+            numbers = range(first, min(first + AT_ONCE, count))
+            prompts = torch.tensor(ids, dtype=torch.long, device=self.device)
+            prompts = prompts.expand(len(numbers), len(ids))
             drawn = sample(Continuation(self.model), prompts, sampling, decode, numbers)
-            texts += [self._text([*ids, *hypothesis.tokens]) for hypothesis in drawn]
+            texts += [one_line([*ids, *hypothesis.tokens], self.tokenizer) for hypothesis in drawn]
         return texts
-
-    def _text(self, ids: Sequence[int]) -> str:
-        """The text on one line."""
-        return " ".join(self.tokenizer.decode(ids).splitlines()).strip()
-
-
-def _groups(count: int) -> list[range]:
-    """The numbers 0 to count - 1, in groups of at most AT_ONCE."""
-    return [range(i, min(i + AT_ONCE, count)) for i in range(0, count, AT_ONCE)]

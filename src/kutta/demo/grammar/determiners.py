@@ -104,7 +104,7 @@ OWNED_KINDS = listed(
     "parent family relation animal food dish provision drink text thing device furniture part "
     "clothing vehicle room event"
 )
-# What one meets in large numbers.
+# What comes in large numbers.
 NUMEROUS_KINDS = listed("person youth animal wild food text thing plant")
 
 # A role draws one of its bags, then one of the determiners in it.

@@ -24,7 +24,7 @@ def spread(model: TextModel, group: ProcessGroup, device: torch.device, shard: b
         return model
     if shard:
         return _shard(model, group, device)
-    drops = any(stack.shape.layer_drop > 0 for stack in _stacks(model))
+    drops = any(stack.shape.settings.layer_drop > 0 for stack in _stacks(model))
     if drops:
         model.register_forward_hook(_reach_output)
     return DistributedDataParallel(
@@ -40,19 +40,7 @@ def _reach_output(model: nn.Module, _: Any, hidden: Tensor) -> Tensor:
 
     The loss uses it outside the forward pass, so DDP would not wait for its gradient.
     """
-    return cast(Any, _Reached).apply(hidden, cast(TextModel, model).output_weight)
-
-
-class _Reached(torch.autograd.Function):
-    """The identity on the hidden states; it adds nothing to the gradient of the matrix."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
-        return hidden.view_as(hidden)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0], None
+    return hidden + cast(TextModel, model).output_weight[:0].sum()  # a zero
 
 
 def is_sharded(module: nn.Module) -> bool:
@@ -70,7 +58,7 @@ def _shard(model: TextModel, group: ProcessGroup, device: torch.device) -> nn.Mo
     whole = set(_single_numbers(model))
     for stack in _stacks(model):
         # A parameter belongs to one FSDP unit, so what layers share belongs to the root.
-        if not (stack.shape.share_layers or stack.shape.share_gamma):
+        if not (stack.shape.settings.share_layers or stack.shape.settings.share_gamma):
             for layer in stack.each_layer():
                 fully_shard(layer, mesh=mesh, ignored_params=whole)
     fully_shard(model, mesh=mesh, ignored_params=whole)  # in place

@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,8 @@ from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivat
 from torch.distributed.rendezvous import rendezvous  # pyright: ignore[reportUnknownVariableType]
 
 from kutta.errors import InputError
+
+T = TypeVar("T")
 
 # The other ranks wait while rank 0 prepares text or validates, which may take long.
 _TIMEOUT = timedelta(days=2)
@@ -69,20 +71,12 @@ class ProcessGroup:
         """Whether the flag is set on any rank."""
         return self.sum(float(flag))[0] > 0
 
-    def broadcast_flags(self, *flags: bool) -> list[bool]:
-        """The flags of rank 0, on all ranks."""
-        if self.world_size == 1:
-            return list(flags)
-        sent = torch.tensor(flags, dtype=torch.uint8)
-        dist.broadcast(sent, src=0, group=self.gloo)
-        return [bool(flag) for flag in sent]
-
-    def broadcast_text(self, text: str) -> str:
-        """The text of rank 0, on all ranks."""
-        sent = [text]
+    def broadcast(self, *values: T) -> list[T]:
+        """The values of rank 0, on all ranks."""
+        sent = [*values]
         if self.world_size > 1:
             dist.broadcast_object_list(sent, src=0, group=self.gloo)
-        return sent[0]
+        return sent
 
     def barrier(self) -> None:
         """Wait for all ranks."""

@@ -31,7 +31,6 @@ class Lane:
     model: TextModel
     generator: torch.Generator = field(default_factory=torch.Generator)
     place: int = 0
-    added: set[int] = field(default_factory=set[int])  # parameters whose gradients it has added
 
 
 class Lanes:
@@ -62,7 +61,7 @@ class Lanes:
             """Take the next micro-batch whenever the lane is free; the result is the same."""
             with self._all_or_none():
                 while (place := self._next(places)) is not None:
-                    lane.place, lane.added = place, set()
+                    lane.place = place
                     results[place] = work(lane, numbers[place])
                     self._pass_the_rest(lane)
 
@@ -117,30 +116,29 @@ class Lanes:
         def add(copy: Tensor) -> None:
             fresh, copy.grad = copy.grad, None
             assert fresh is not None, "called after the gradient is accumulated"
-            self._wait_for_turn(lane, index)
-            if parameter.grad is None:
-                parameter.grad = kept.copy_(fresh)
-            else:
-                parameter.grad.add_(fresh)
-            lane.added.add(index)
-            self._pass_on(index)
+            with self._turn(lane, index):
+                if parameter.grad is None:
+                    parameter.grad = kept.copy_(fresh)
+                else:
+                    parameter.grad.add_(fresh)
 
         return add
 
     def _pass_the_rest(self, lane: Lane) -> None:
         """Pass on the turns of parameters without a gradient, such as those of a dropped layer."""
-        for index in range(len(self._parameters)):
-            if index not in lane.added:
-                self._wait_for_turn(lane, index)
-                self._pass_on(index)
+        for index, turn in enumerate(self._turns):
+            if turn <= lane.place:  # it has not added to this one
+                with self._turn(lane, index):
+                    pass
 
-    def _wait_for_turn(self, lane: Lane, index: int) -> None:
+    @contextmanager
+    def _turn(self, lane: Lane, index: int) -> Generator[None]:
+        """Wait until the micro-batches before have had their turn; pass it on afterwards."""
         with self._moved:
             self._moved.wait_for(lambda: self._failed or self._turns[index] == lane.place)
             if self._failed:
                 raise _Abandoned
-
-    def _pass_on(self, index: int) -> None:
+        yield
         with self._moved:
             self._turns[index] += 1
             self._moved.notify_all()

@@ -17,15 +17,14 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from kutta.errors import InputError
 from kutta.runs.checkpoints import list_checkpoints
-from kutta.runs.division import Division
 
 _LAUNCHER = "torch.distributed.elastic"  # the prefix of its loggers
 _WORKER = "kutta.training.parallel.worker"
 _SAVE_WITHIN = 600  # seconds for a rank to finish its update and save after a signal
 
 
-def launch(run: Path, division: Division, quiet: bool = False) -> dict[str, Any]:
-    """Train a prepared run with the ranks of a division; return the last step and the outcome.
+def launch(run: Path, processes: int, quiet: bool = False) -> dict[str, Any]:
+    """Train a prepared run with this many ranks; return the last step and the outcome.
 
     On an interruption the ranks save and stop.
     """
@@ -34,7 +33,7 @@ def launch(run: Path, division: Division, quiet: bool = False) -> dict[str, Any]
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
-            nproc_per_node=division.processes,
+            nproc_per_node=processes,
             run_id=uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint="localhost:0",
@@ -43,8 +42,7 @@ def launch(run: Path, division: Division, quiet: bool = False) -> dict[str, Any]
             logs_specs=DefaultLogsSpecs(log_dir=folder),
             shutdown_timeout=_SAVE_WITHIN,
         )
-        numbers = division.lanes, division.threads, os.getpid(), int(quiet)
-        command = ("-m", _WORKER, run, outcome, *numbers)
+        command = ("-m", _WORKER, run, outcome, os.getpid(), int(quiet))
         try:
             cast(Any, elastic_launch(config, sys.executable))(*command)
         except ChildFailedError as error:
@@ -73,11 +71,11 @@ def _message(error: ChildFailedError) -> str:
 def _quiet_launcher() -> Generator[None]:
     """Silence the launcher's log, because failures are reported in one sentence."""
     known = [name for name in logging.root.manager.loggerDict if name.startswith(_LAUNCHER)]
-    before = {name: logging.getLogger(name).level for name in known}
-    for name in known:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    enabled = [logger for logger in map(logging.getLogger, known) if not logger.disabled]
+    for logger in enabled:
+        logger.disabled = True
     try:
         yield
     finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
+        for logger in enabled:
+            logger.disabled = False

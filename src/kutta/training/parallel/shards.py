@@ -64,12 +64,16 @@ def read_shards(
     folder: Path, layout: Mapping[str, Tensor], group: ProcessGroup
 ) -> dict[str, Tensor]:
     """The tensors of a folder, each sharded like that of its name in `layout`."""
+    like: dict[str, Tensor] = {}
     with _one_answer(group):
-        sizes = _sizes(folder)
-        for name, size in sizes.items():
-            if name not in layout or (layout[name].shape or (1,)) != size:
+        metadata = HuggingFaceStorageReader(str(folder)).read_metadata()
+        for name, entry in metadata.state_dict_metadata.items():
+            assert isinstance(entry, TensorStorageMetadata), "safetensors hold tensors only"
+            if sum(chunk.sizes.numel() for chunk in entry.chunks) != entry.size.numel():
+                raise InputError(f"{folder} lacks a shard of {name}")
+            if name not in layout or (layout[name].shape or (1,)) != entry.size:
                 raise InputError(f"{name} in {folder} does not match this model")
-        like = {name: torch.empty_like(layout[name]) for name in sizes}
+            like[name] = torch.empty_like(layout[name])
         with warnings.catch_warnings(action="ignore"):  # it warns if there is one process
             load(
                 cast(dict[str, Any], _with_a_dimension(like)),
@@ -78,18 +82,6 @@ def read_shards(
                 no_dist=group.world_size == 1,
             )
     return like
-
-
-def _sizes(folder: Path) -> dict[str, torch.Size]:
-    """The sizes of the tensors in a folder; checks that no shard is missing."""
-    sizes: dict[str, torch.Size] = {}
-    metadata = HuggingFaceStorageReader(str(folder)).read_metadata()
-    for name, entry in metadata.state_dict_metadata.items():
-        assert isinstance(entry, TensorStorageMetadata), "safetensors hold tensors only"
-        if sum(chunk.sizes.numel() for chunk in entry.chunks) != entry.size.numel():
-            raise InputError(f"{folder} lacks a shard of {name}")
-        sizes[name] = entry.size
-    return sizes
 
 
 def _with_a_dimension(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
