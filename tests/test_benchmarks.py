@@ -13,6 +13,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
+import attention
 from contest import Effort, Entrant, contest
 from corpus import Corpus, unpack
 from costmodel import Link, table, work_of
@@ -32,6 +33,8 @@ from peers import eole, fairseq, joeynmt, kutta, marian
 from peers.toolkit import SIZES, Case, Job, Place, Size, Split, Toolkit, number_in
 from report import bars_of, draw, joined, label_of, markdown_of_rows, page_of
 from trainee import Trainee, Update, family, is_alive, memory_mb, reason_in, stat_of
+
+from kutta.model.dropout import Dropout
 
 TINY, BASE = SIZES
 TRAINING = """
@@ -271,7 +274,7 @@ def test_targets_are_held_against_the_best_peer_in_each_respect() -> None:
     assert cost.verdict == "MISSED"
 
 
-def test_the_best_of_each_toolkit_go_on_in_rounds_of_their_own() -> None:
+def test_the_best_of_each_toolkit_have_further_rounds() -> None:
     slow, fast = measured("peer", {0: 300.0}, 1), measured("peer", {0: 320.0}, 1)
     ours = [measured("Kutta", {0: 400.0}, 1, m) for m in ("euler", "rk2", "rk4+recompute")]
     assert finalists([*ours, slow, fast]) == [*ours[:2], fast]
@@ -405,6 +408,34 @@ def test_the_chart_puts_kutta_first_and_peers_by_speed(tmp_path: Path) -> None:
     assert [row["toolkit"] for row in bars_of(some_rows(), "base")] == ["Kutta", "quick", "slow"]
     draw(some_rows(), tmp_path / "chart.svg")
     assert (tmp_path / "chart.svg").read_text().startswith("<?xml")
+
+
+# --- attention
+
+
+@pytest.mark.parametrize("shape", attention.shapes(), ids=lambda shape: shape.name)
+def test_both_ways_of_attention_do_the_same_work(
+    shape: attention.Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outputs and the gradients of all inputs agree, with dropout out of the way."""
+    monkeypatch.setattr(attention, "Dropout", lambda p: Dropout(0.0))
+    work = attention.work_of(replace(shape, B=2))
+    products, fused = work(attention.by_products), work(attention.by_fused_kernel)
+    assert len(products) == (1 if not shape.trains else 5 if shape.relative else 4)
+    for one, other in zip(products, fused, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_the_ratio_of_attention_is_that_of_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products take 1 s; the fused kernel 9 s in the turn that warms up, then 2, 3 and 4 s."""
+    lengths = [1, 9, 1, 2, 1, 3, 1, 4]
+    clock = iter([at for n, s in enumerate(lengths) for at in (100.0 * n, 100.0 * n + s)])
+    monkeypatch.setattr(attention.time, "perf_counter", lambda: next(clock))
+    shape = attention.Shape("small", 1, 2, 2, 1, 4, relative=True)
+    row = attention.measure(shape, turns=3, repeats=1)
+    assert (row["products_ms"], row["fused_ms"], row["ratio"]) == (1000, 3000, 3)
+    last = attention.table([row]).splitlines()[-1]
+    assert last == "| small | 1000.00 | 3000.00 | 3.00 | 2.00 to 4.00 |"
 
 
 # --- costs on paper

@@ -50,7 +50,7 @@ average = 2
 
 COMMANDS = [
     *("demo", "prepare", "train", "translate", "evaluate", "score", "average", "info", "methods"),
-    *("sample", "data", "analyze", "reproduce"),
+    *("sample", "data", "analyze", "reproduce", "models"),
 ]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
@@ -216,7 +216,7 @@ def test_train_prepare_average_and_info_work_on_a_config(folder: Path) -> None:
     assert kutta("train", "config.toml", "--overwrite", cwd=folder).code == 0
 
 
-def test_sigterm_saves_and_the_same_command_goes_on(folder: Path) -> None:
+def test_sigterm_saves_and_the_same_command_resumes(folder: Path) -> None:
     words = [
         "train",
         "config.toml",
@@ -375,3 +375,30 @@ def test_a_checkpoint_is_scored_and_named_in_its_signature(folder: Path) -> None
     for count, made in ((2, "average:2"), (1, f"step:{int(checkpoint.name[5:])}")):
         assert kutta("average", "run", "--last", count, cwd=folder).code == 0
         assert f"|{made}|beam" in kutta("evaluate", "run", cwd=folder).out
+
+
+def test_a_run_is_resumed_by_its_folder(folder: Path) -> None:
+    """Without its config file, which may be gone, and also where it was moved."""
+    assert kutta("train", "config.toml", cwd=folder).code == 0
+    (folder / "config.toml").unlink()
+    again = kutta("train", "run", cwd=folder)
+    assert again.code == 0, again.err
+    assert "run has already finished at step 4 (" in again.out
+    more = kutta("train", "run", "--set", "train.max_steps=6", cwd=folder)
+    assert more.code == 0, more.err
+    assert "resuming from step 4" in more.out
+    is_one_sentence(kutta("train", "run", "--set", "model.solver=rk4", cwd=folder), "model.solver")
+    plan = kutta("train", "run", "--dry-run", cwd=folder)
+    assert "already finished at step 6" in plan.out
+    (folder / "run").rename(folder / "moved")
+    moved = kutta("train", "moved", "--set", "train.max_steps=7", cwd=folder)
+    assert moved.code == 0, moved.err
+    assert not (folder / "run").exists()
+    assert (
+        json.loads(kutta("info", "moved", "--json", cwd=folder).out)["training"]["last_step"] == 7
+    )
+    checkpoint = Path("moved/checkpoints/step-00000007")
+    is_one_sentence(
+        kutta("train", checkpoint, cwd=folder), "is a checkpoint", "give its folder moved"
+    )
+    is_one_sentence(kutta("train", "text", cwd=folder), "text is a folder but not a run")

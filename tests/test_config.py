@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kutta.config import Config, ModelConfig, Section, from_earlier, known_keys
-from kutta.config.mistakes import apply_override, parse_value, sentence, suggest
+from kutta.config.mistakes import OTHER_NAMES, apply_override, parse_value, sentence, suggest
 from kutta.errors import InputError
 from kutta.model import PLACEMENTS
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.ode import GAMMAS, METHODS
 
 ROOT = Path(__file__).parent.parent
@@ -30,6 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "data.train": "train",
     "data.valid": "valid",
     "data.test": [],
+    "data.columns": [],
     "data.tokenizer": "bpe",
     "data.vocab_size": 8000,
     "data.vocabulary": [],
@@ -188,13 +189,34 @@ def test_the_settings_page_shows_every_setting_and_its_default() -> None:
         ("rum=x", "did you mean run?"),
         ("data.src=en", "did you mean data.source?"),
         ("data.model=x", "did you mean model?"),
-        ("train.gpus=8", "there is no setting train.gpus; [train] has max_steps, "),
+        ("train.dropout=0.3", "no setting train.dropout; did you mean model.dropout?"),
+        ("model.max-length=9", "did you mean data.max_length or decode.max_length?"),
+        ("model.encoder_ffn_embed_dim=9", "did you mean model.ffn?"),  # fairseq
+        ("train.update-freq=9", "did you mean train.accumulate?"),
+        ("train.mini-batch-words=9", "did you mean train.batch_tokens?"),  # Marian
+        ("train.early-stopping=9", "did you mean train.patience?"),
+        ("train.valid_steps=9", "did you mean train.valid_every?"),  # OpenNMT
+        ("world_size=9", "did you mean train.workers?"),
+        ("training.model_dir=x", "did you mean train?"),  # JoeyNMT
+        ("train.batch_multiplier=9", "did you mean train.accumulate?"),
+        ("train.output_dir=x", "no setting train.output_dir; did you mean run?"),  # Hugging Face
+        ("train.gradient_checkpointing=true", "did you mean train.recompute?"),
+        ("optimizer.lr=1", "there is no setting optimizer; did you mean train?"),
+        ("train.optimizer=adam", "there is no setting train.optimizer; [train] has max_steps, "),
+        ("train.gpu_cards=8", "no setting train.gpu_cards; [train] has max_steps, "),
         ("model.tableau.c=[0]", "no setting model.tableau.c; [model.tableau] has a, b."),
         ("xyzzy=1", "there is no setting xyzzy; there are run, data, model, train, decode."),
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_one(override: str, answer: str) -> None:
     assert answer in mistake(override)
+
+
+def test_names_of_other_toolkits_stand_for_settings_that_exist() -> None:
+    ours = {*known_keys()}
+    assert {*OTHER_NAMES.values()} <= ours
+    assert not {*OTHER_NAMES} & {key.rpartition(".")[2] for key in ours}
+    assert all(name == name.lower().replace("-", "_") for name in OTHER_NAMES)
 
 
 def test_a_misspelled_name_is_told_before_what_follows_from_it() -> None:
@@ -644,9 +666,47 @@ def test_a_file_without_an_ending_is_read_as_toml(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_text_and_a_folder_are_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_bytes(b"run = \xff\xfe")
-    for path in (tmp_path / "a.toml", tmp_path):
-        with pytest.raises(InputError, match="Cannot read the config"):
-            Config.load(path)
+    with pytest.raises(InputError, match="Cannot read the config"):
+        Config.load(tmp_path / "a.toml")
+    with pytest.raises(InputError, match=r"is a folder but not a run \(it has no config\.json\)"):
+        Config.load(tmp_path)
+
+
+def test_the_folder_of_a_run_stands_for_its_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Path("runs/mine")
+    (run / "checkpoints" / "step-00000002").mkdir(parents=True)
+    (run / "config.json").write_text(config("train.seed=7").to_json())
+    assert Config.load(run) == Config.load(tmp_path / run) == config("train.seed=7")
+    changed = Config.load(run, ["train.max_steps=9", "run=other"])
+    assert (changed.run, changed.train.max_steps, changed.train.seed) == ("other", 9, 7)
+    Path("runs").rename("moved")
+    assert Config.load("moved/mine").run == "moved/mine"
+    for checkpoint in (
+        Path("moved/mine/checkpoints/step-00000002"),
+        Path("moved/mine/checkpoints/../checkpoints/step-00000002"),
+    ):
+        with pytest.raises(InputError, match=r"is a checkpoint; .* so give its folder moved/mine"):
+            Config.load(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("path", "overrides", "told"),
+    [
+        (3, (), "Give the path of a config or the name of a preset, not 3."),
+        (None, (), "Give the path of a config or the name of a preset, not None."),
+        ("ptb-1-layer", [3], 'Give overrides as a list of strings, e.g. ["train.lr=0.001"], not'),
+    ],
+)
+def test_a_config_is_not_loaded_from_anything_else(path: Any, overrides: Any, told: str) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        Config.load(path, overrides)
+
+
+def test_one_override_needs_no_list() -> None:
+    assert Config.load("ptb-1-layer", "train.max_steps=3").train.max_steps == 3
 
 
 def test_a_mistake_names_the_file(tmp_path: Path) -> None:
@@ -819,6 +879,7 @@ OTHER: dict[str, str] = {
     "train.final_model": "best",
     "train.adam_betas": "[0.9, 0.98]",
     "data.raw_references": "{test = 'raw.de'}",
+    "data.columns": '["de", "en"]',
 }
 # ... and what else has to be set before it can be changed.
 FIRST: dict[str, list[str]] = {
@@ -862,6 +923,24 @@ def test_a_default_written_down_leaves_the_hash_as_it_is(key: str) -> None:
     """So a setting that is new tomorrow does not rename the runs of today."""
     if DEFAULTS[key] is not None and key != "data.source":
         assert config(f"{key}={json.dumps(DEFAULTS[key])}").hash() == config().hash()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["data.columns=['en']"], "does not name both the source 'en' and the target 'de'"),
+        (["data.columns=['en', 'fr', 'en']"], "does not name both"),
+        (["data.columns=['fr', 'de', 'en']"], ""),
+        (["data.target=en", "data.train=p.tsv", "data.columns=['en', 'de']"], "does not name both"),
+        (["data.target=en", "data.train=p.tsv", "data.columns=['en', 'en']"], ""),
+        ([*NO_SOURCE, "data.columns=['de']"], "which a language model does not read; remove them"),
+    ],
+)
+def test_columns_name_the_source_and_the_target(overrides: list[str], said: str) -> None:
+    if said:
+        assert said in mistake(*overrides)
+    else:
+        config(*overrides)
 
 
 ALL = ("data", "model", "train")

@@ -115,7 +115,7 @@ def test_a_wrong_option_is_answered_with_one_sentence(
         ({"top_p": 1.1}, "top_p = 1.1 is not valid: it must be at most 1."),
         ({"seed": -1}, "seed = -1 is not valid: it must be at least 0."),
         ({"seed": "x"}, 'seed = "x" is not valid: write an integer, without a point or an '),
-        ({"temprature": 2.0}, "There is no option temprature; did you mean temperature?"),
+        ({"temprature": 2.0}, "there is no setting temprature; did you mean temperature?"),
     ],
     ids=str,
 )

@@ -64,7 +64,7 @@ def test_a_path_that_exists_goes_before_a_preset(
     ("name", "said"),
     [
         ("wmt14-en-de-bas", "no config file or preset 'wmt14-en-de-bas'; did you mean wmt14-en-de"),
-        ("xyzzy", "no config file or preset 'xyzzy'; `kutta info --list` lists the presets."),
+        ("xyzzy", "no config file or preset 'xyzzy'; `kutta info --list` lists the presets"),
         ("configs/gec.toml", "no config file configs/gec.toml; check the path, or use gec for"),
         ("x" * 300, "There is no config file or preset 'xxx"),
         ("mine.toml", "There is no config file mine.toml; check the path."),

@@ -15,11 +15,11 @@ from rich.console import Console
 from kutta.commands import evaluate_run
 from kutta.config import Config, ModelConfig
 from kutta.config.load import read_settings
+from kutta.data.batches import plan_epoch
 from kutta.data.corpus import read_lines
-from kutta.data.plan import plan_epoch
 from kutta.data.prepare import expected_vocabulary
 from kutta.data.tokenizer import Tokenizers
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.training.run import train
 from tests.data.writing import split_of
 
@@ -130,7 +130,7 @@ def test_the_head_tells_how_to_get_the_baseline(name: str) -> None:
 
 
 def test_the_page_of_presets_lists_every_file_with_its_figures() -> None:
-    """| `name` | d, ffn, heads | layers | parameters | steps | tokens an update | ... |"""
+    """| `name` | d, ffn, heads | layers | parameters | steps | tokens per update | ... |"""
     page = (ROOT / "docs" / "presets.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:] for line in page.splitlines() if line.startswith("| `")]
     cells = {row[0].strip(" `"): [cell.strip() for cell in row[1:]] for row in rows}

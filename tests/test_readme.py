@@ -1,116 +1,127 @@
 """The README and the pages of docs are true: commands and examples work, links lead somewhere."""
 
+import ast
 import gzip
-import os
+import json
 import re
 import runpy
 import subprocess
-import sys
+import venv
 from pathlib import Path
 
 import pytest
 
-from kutta.cli import app
+from tests.pages import SETUP, SMALL, Reader, blocks, write_downloads
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
-# What makes an example quick, added to the commands and calls that train.
-SMALL = [
-    "train.max_steps=2",
-    "train.save_every=2",
-    "train.warmup=1",
-    "train.threads=1",
-    "train.tensorboard=false",
-    "model.d_model=16",
-    "model.ffn=16",
-    "decode.average=1",
-]
 
 
-def blocks(page: str, language: str) -> list[str]:
-    """The code blocks of a page in one language."""
-    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Someone who has followed the README in a fresh directory."""
+    folder = tmp_path_factory.mktemp("reader")
+    write_downloads(folder / "hand")
+    reader = Reader(folder, folder / "hand")
+    reader.follow(README)
+    return reader
 
 
-def commands(page: str) -> list[str]:
-    """The shell commands of a page, without their comments."""
-    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
-    return [line.split("  #")[0].split(" # ")[0].strip() for line in lines if line.strip()]
+def test_everything_in_the_readme_runs(reader: Reader) -> None:
+    setup, get, commands, first, second = reader.output[0:2], *reader.output[2:]
+    assert setup == ["", ""], "the lines of make and pip: see the tests below"
+    assert "written to data/tatoeba-en-de" in get
+    assert "sacreBLEU" in commands
+    assert "['" in first.splitlines()[-1], "a list with one translation"
+    assert second.startswith("tensor([0.9048, 0.9048, 0.9048])"), "exp(-0.1)"
+    assert (reader.folder / "runs" / "mine" / "model.safetensors").is_file()
 
 
-def test_the_commands_are_those_tested_here() -> None:
-    """A new command in the README needs a test: this list makes one think of it."""
-    assert commands(README) == [
-        "make demo",
-        "make test",
-        "pip install -c constraints.txt .",
-        "kutta train mine.toml",
-        "kutta evaluate runs/mine",
-        'echo "A dog runs." | kutta translate runs/mine',
-    ]
-    assert commands(RESULTS) == [
-        "kutta train multi30k-rk2 --set data.dir=data/multi30k-bpe/en-de",
-        "kutta evaluate runs/multi30k-rk2",
-    ]
+def test_the_blocks_of_the_readme_are_those_that_run() -> None:
+    """A block in another language, or a config without a name, would not be run."""
+    languages = [language for language, _ in blocks(README)]
+    assert languages == ["sh", "sh", "sh", "toml", "sh", "python", "python", "bibtex"]
+    lines = [line for kind, text in blocks(README) if kind == "sh" for line in text.splitlines()]
+    setup = [line.split("  ")[0] for line in lines if line.startswith(SETUP)]
+    assert setup == ["make demo", "make test", "pip install -c constraints.txt ."]
 
 
-def test_training_on_ones_own_data_works_as_written(toy_run: Path, tmp_path: Path) -> None:
-    text = tmp_path / "data" / "mine"
-    text.mkdir(parents=True)
-    for file in (toy_run.parent / "text").iterdir():
-        language = {"xx": "en", "yy": "de"}[file.suffix[1:]]
-        (text / f"{file.stem}.{language}").write_bytes(file.read_bytes())
-    (tmp_path / "mine.toml").write_text(blocks(README, "toml")[0].replace("8000", "300"))
-    run_commands(README, tmp_path)
+@pytest.mark.slow
+def test_the_readme_runs_after_its_own_install_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a new environment, outside the checkout; pip needs its package index."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    venv.create(tmp_path / "venv", with_pip=True)
+    programs = tmp_path / "venv" / "bin"
+    install = next(
+        line for _, text in blocks(README) for line in text.splitlines() if "pip" in line
+    )
+    subprocess.run([programs / "python", "-m", *install.split()], cwd=ROOT, check=True)
+    write_downloads(tmp_path / "hand")
+    reader = Reader(tmp_path / "empty", tmp_path / "hand", programs)
+    reader.folder.mkdir()
+    presets = reader.shell("kutta info --list")
+    assert "multi30k-rk2" in presets, "found by name, without a checkout"
+    python = [text for language, text in blocks(README) if language == "python"]
+    without = README
+    for text in python:
+        without = without.replace(f"```python\n{text}```", "")
+    reader.follow(without)
+    for number, text in enumerate(python):
+        (reader.folder / f"{number}.py").write_text(text.replace("=1000", "=2"), encoding="utf-8")
+        assert reader.shell(f"python {number}.py")
+
+
+@pytest.mark.slow
+def test_the_page_of_translating_runs(reader: Reader) -> None:
+    before = len(reader.output)
+    reader.follow(page("translating.md"))
+    files, _, n_best, samples, _, ensemble, scores = reader.output[before:]
+    assert len(files.splitlines()) == 1, "the others go to files"
+    assert len((reader.folder / "first.de").read_text().splitlines()) == 3
+    *lists, last = n_best.splitlines()
+    assert len(lists) == 6
+    assert all(re.fullmatch(r"-\d+\.\d{4}\t.*", line) for line in lists[:5])
+    assert set(json.loads(last)) == {"source", "translations"}
+    assert len(samples.splitlines()) == 5
+    assert "runs/second" in ensemble
+    assert "p = " in scores or "p-value" in scores or "p=" in scores
+
+
+def test_the_page_of_python_runs(reader: Reader) -> None:
+    before = len(reader.output)
+    reader.follow(page("python.md"))
+    text = "".join(reader.output[before:])
+    assert "runs/rk4 rk4 " in text
+    assert "did you mean train.max_steps?" in text
+    assert "runs/api 2 finished" in text
+    assert "tensor([0.9048, 0.9048, 0.9048])" in text, "exp(-0.1)"
+    assert "tensor([0.9050, 0.9050, 0.9050])" in text, "1 - 0.1 + 0.005"
+    assert "tensor([0.7360])" in text, "0.9, 1 - 0.18 = 0.82, 0.9 - 0.164 = 0.736"
 
 
 def test_training_on_multi30k_works_as_written(shared_data: Path, tmp_path: Path) -> None:
+    """The commands of Results, with a few lines of the text that the first of them makes."""
+    commands = next(text for kind, text in blocks(page("results.md")) if kind == "sh")
+    assert commands == (
+        "kutta data get multi30k-bpe\nkutta train multi30k-rk2\nkutta evaluate runs/multi30k-rk2\n"
+    )
     text = tmp_path / "data" / "multi30k-bpe" / "en-de"
     text.mkdir(parents=True)
     for file in (shared_data / "multi30k-bpe" / "en-de").glob("*.??.gz"):
         lines = gzip.decompress(file.read_bytes()).split(b"\n")[:40]
         (text / file.stem).write_bytes(b"\n".join(lines) + b"\n")
-    run_commands(RESULTS, tmp_path)
+    train, evaluate = commands.splitlines()[1:]
+    small = {**SMALL["train"], "batch_tokens": 600}
+    settings = " ".join(f"--set train.{key}={str(one).lower()}" for key, one in small.items())
+    settings += " --set model.d_model=16 --set model.ffn=16"
+    assert "BLEU" in Reader(tmp_path, tmp_path).shell(f"{train} {settings}\n{evaluate}")
 
 
-def run_commands(page: str, folder: Path) -> None:
-    """Run the page's commands of Kutta, made small, in `folder`."""
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "OMP_NUM_THREADS": "1",
-    }
-    small = " ".join(f"--set {setting}" for setting in SMALL)
-    for command in (line for line in commands(page) if "kutta" in line):
-        full = f"{command} {small}" if "kutta train" in command else command
-        done = subprocess.run(
-            ["bash", "-c", full],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (command, done.stderr)
-        assert done.stdout
-
-
-def test_the_python_examples_work_as_written(
-    shared_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    first, second = blocks(README, "python")
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    (tmp_path / "data").symlink_to(shared_data)
-    monkeypatch.chdir(tmp_path)
-    small = ", ".join(f'"{setting}"' for setting in [*SMALL, "train.valid_bleu=false"])
-    exec(first.replace('"train.max_steps=1000"', small), {})
-    assert "['" in capsys.readouterr().out.splitlines()[-1]
-    exec(second, {})
-    assert capsys.readouterr().out.startswith("tensor([0.9048, 0.9048, 0.9048])")
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
 def test_the_make_targets_exist() -> None:
@@ -124,13 +135,6 @@ def test_the_make_targets_exist() -> None:
 
 def test_the_readme_is_a_landing_page() -> None:
     assert len(README.splitlines()) <= 150
-
-
-def test_every_command_is_documented() -> None:
-    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    for command in app.registered_commands:
-        assert command.callback is not None
-        assert f"| `kutta {command.callback.__name__}" in page
 
 
 def test_lines_are_short() -> None:
@@ -156,7 +160,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_files_that_are_named_exist() -> None:
-    name = re.compile(r"\b(?:benchmarks|configs|docs|experiments|src|tests)/[\w./-]+\.\w+")
+    name = re.compile(r"\b(?:benchmarks|configs|docs|experiments|src|tests|tools)/[\w./-]+\.\w+")
     for page in PAGES:
         for file in name.findall(page.read_text(encoding="utf-8")):
             assert (ROOT / file).exists(), f"{page.name}: {file}"
@@ -166,3 +170,31 @@ def test_generated_parts_are_up_to_date() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "generate.py"))
     for path, text in script["generated"]().items():
         assert path.read_text(encoding="utf-8") == text, "run python docs/generate.py"
+
+
+def test_the_messages_of_troubleshooting_are_those_of_the_code() -> None:
+    """`...` in a quoted message stands for what the code fills in."""
+    known = [text for file in (ROOT / "src").rglob("*.py") for text in messages(file)]
+    rows = [line for line in page("troubleshooting.md").splitlines() if line.startswith("| `")]
+    assert len(rows) > 20
+    for row in rows:
+        quoted = row.split("`")[1]
+        parts = [re.escape(part) for part in quoted.split("...")]
+        pattern = re.compile(r"(.|\n)*?".join(parts))
+        assert any(pattern.search(text) for text in known), quoted
+
+
+def messages(file: Path) -> list[str]:
+    """The texts in a file: neighbouring literals joined, "..." for what is filled in."""
+
+    def written(node: ast.expr) -> str:
+        if isinstance(node, ast.BinOp):
+            return written(node.left) + written(node.right)
+        if isinstance(node, ast.JoinedStr):
+            return "".join(map(written, node.values))
+        constant = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return node.value if constant else "..."
+
+    kinds = ast.Constant | ast.JoinedStr | ast.BinOp
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return [written(node) for node in nodes if isinstance(node, kinds)]

@@ -14,8 +14,8 @@ from kutta.analysis.subject import Subject, load_subject
 from kutta.config import Config
 from kutta.data.batches import Batch
 from kutta.data.tokenizer import Tokenizers
-from kutta.model.build import build_model
-from kutta.model.weights import save_weights
+from kutta.model.transformer import build_model
+from kutta.model.weights import own_tensors, write_tensors
 
 MakeRun = Callable[..., Path]
 MakeSubject = Callable[..., Subject]
@@ -55,7 +55,7 @@ def make_run(toy_run: Path, tmp_path: Path) -> MakeRun:
             for name, parameter in built.named_parameters():
                 if ".solvers." in name:
                     parameter += 0.1 * torch.randn_like(parameter)
-        save_weights(built, run / "model.safetensors")
+        write_tensors(own_tensors(built), run / "model.safetensors")
         return run
 
     return make

@@ -11,7 +11,6 @@ import torch
 from kutta.analysis import inference
 from kutta.analysis.inference import measure_inference
 from kutta.config import DataConfig, DecodeConfig
-from kutta.data.batches import PairList
 from kutta.errors import InputError
 from kutta.metrics import Score
 from kutta.training.validate import held_out_loss
@@ -33,7 +32,7 @@ def row_of(rows: list[dict[str, Any]], stack: str, method: str, **wanted: Any) -
 def test_the_trained_row_is_the_validation_loss(make_subject: MakeSubject) -> None:
     subject = make_subject(sentences=12, solver="rk2", gamma="learned")
     trained = measure_inference(subject, no_track, methods=())["rows"][0]
-    pairs = PairList(subject.pairs)
+    pairs = subject.pairs
     result = held_out_loss(subject.model, pairs, subject.config.train, torch.device("cpu"))
     assert trained["nll"] == pytest.approx(result.nll, rel=1e-5)
     assert trained["perplexity"] == pytest.approx(math.exp(trained["nll"]))

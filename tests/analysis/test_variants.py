@@ -58,7 +58,7 @@ def test_the_other_stack_keeps_what_it_has_learned(make_subject: MakeSubject) ->
     assert torch.equal(hidden(subject, model), hidden(subject, subject.model))
 
 
-def test_methods_that_learn_coefficients_start_them_anew(make_subject: MakeSubject) -> None:
+def test_methods_that_learn_coefficients_have_initial_ones(make_subject: MakeSubject) -> None:
     """DLCL starts at Euler."""
     subject = make_subject(solver="euler")
     model = with_method(subject, "encoder", "dlcl")

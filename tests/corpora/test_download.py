@@ -76,7 +76,7 @@ def test_any_number_of_cuts_is_survived_as_long_as_bytes_arrive(
     assert server.sent() == len(CONTENT)
 
 
-def test_without_ranges_a_cut_transfer_begins_anew(server: Any, tmp_path: Path) -> None:
+def test_without_ranges_a_cut_transfer_starts_over(server: Any, tmp_path: Path) -> None:
     always(server, ranges=False)
     server.plans["/a.bin"] = [type(server.usual)(cut=30_000, ranges=False)]
     assert get(server, tmp_path).read_bytes() == CONTENT
@@ -215,7 +215,7 @@ def test_a_complete_part_needs_no_bytes(server: Any, tmp_path: Path) -> None:
     assert [request.status for request in server.seen] == [416]
 
 
-def test_a_part_longer_than_the_file_begins_anew(server: Any, tmp_path: Path) -> None:
+def test_a_part_longer_than_the_file_starts_over(server: Any, tmp_path: Path) -> None:
     (tmp_path / "a.bin.part").write_bytes(CONTENT + b"more")
     plan(server)
     assert get(server, tmp_path).read_bytes() == CONTENT

@@ -253,6 +253,31 @@ def test_multi30k(published: Any, tmp_path: Path) -> None:
         assert (folder / f"{name}.fr").read_bytes() == text, "not a byte is changed"
 
 
+def test_multi30k_in_subwords(published: Any, tmp_path: Path) -> None:
+    """Without the training text and the validation set, which take long: test2016 serves as one."""
+    recipe = without_checksums(RECIPES["multi30k-bpe"])
+    assert isinstance(recipe.text, tuple)
+    small = dataclasses.replace(recipe, text=recipe.text[2:])
+    report = make_corpus(small, tmp_path, patience=QUICK)
+    assert report is not None
+    folder = tmp_path / "multi30k-bpe"
+    assert {path.name for path in folder.iterdir()} == {"en-de", "en-fr", "report.json"}
+    sets = {"test2016": "test_2016_flickr", "test2017": "test_2017_flickr"}
+    sets["testcoco"] = "test_2017_mscoco"
+    for other in ("de", "fr"):
+        place = folder / f"en-{other}"
+        files = {f"{name}.{end}" for name in sets for end in ("en", other)}
+        assert {path.name for path in place.iterdir()} == files | {"codes.bpe"}
+        assert (place / "codes.bpe").read_text().startswith("#version: 0.2\n")
+        for name, theirs in sets.items():
+            text = (place / f"{name}.{other}").read_text()
+            assert len(text.splitlines()) == MULTI30K[theirs]
+            words = text.replace("@@ ", "").split("\n")[7].split()
+            assert words == [*theirs.replace("_", " _ ").split(), other, "7"]
+            facts = report["splits"][f"en-{other}/{name}"]
+            assert facts["sha256"][other] == hashlib.sha256(text.encode()).hexdigest()
+
+
 def test_ptb(published: Any, tmp_path: Path) -> None:
     get("ptb", tmp_path)
     for name, lines in PTB.items():
@@ -510,7 +535,7 @@ def test_a_failed_get_is_one_sentence(
     assert "--from DIR" in told
 
 
-def test_an_interrupted_get_says_how_to_go_on(
+def test_an_interrupted_get_says_how_to_resume(
     published: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -562,6 +587,33 @@ def test_real_texts_come_through_unchanged(
     assert (tmp_path / "multi30k" / "train.de").read_bytes() == real(
         shared_data / "multi30k" / "train.de.gz"
     )
+
+
+@pytest.mark.slow
+def test_the_published_subwords_are_made_from_the_real_text(
+    published: Any, shared_data: Path, tmp_path: Path
+) -> None:
+    """All merges and all tokens; one line was published with a space at its end."""
+    raw = "/multi30k/dataset/master/data/task1/raw"
+    names = {"train": "train", "val": "valid", "test_2016_flickr": "test2016"}
+    for theirs, ours in names.items():
+        for end in ("en", "de", "fr"):
+            data = (shared_data / "multi30k" / f"{ours}.{end}.gz").read_bytes()
+            published.files[f"{raw}/{theirs}.{end}.gz"] = data
+    assert make_corpus(RECIPES["multi30k-bpe"], tmp_path, patience=QUICK) is not None
+    for pair in ("en-de", "en-fr"):
+        made, given = tmp_path / "multi30k-bpe" / pair, shared_data / "multi30k-bpe" / pair
+        assert (made / "codes.bpe").read_bytes() == real(given / "codes.bpe.gz")
+        for name in names.values():
+            for end in pair.split("-"):
+                lines = zip(
+                    (made / f"{name}.{end}").read_bytes().split(b"\n"),
+                    real(given / f"{name}.{end}.gz").split(b"\n"),
+                    strict=True,
+                )
+                different = [(ours, theirs) for ours, theirs in lines if ours != theirs]
+                assert len(different) == ((name, end) == ("train", "en"))
+                assert all(ours == theirs.rstrip() for ours, theirs in different)
 
 
 def test_real_test_sets_come_through_sgm_unchanged(

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kutta.data.batches import BatchStream, PairList, batches_in_order, collate
+from kutta.data.batches import BatchStream, batches_in_order, collate
 from kutta.data.store import Store
 from kutta.data.tokenizer import BOS, BPE, EOS, PAD, Tokenizers
 from kutta.errors import InputError
@@ -95,7 +95,7 @@ def test_one_epoch_of_all_ranks_holds_every_pair_once(store):
     assert sorted(seen.tolist()) == list(range(len(store)))
 
 
-def test_a_stream_taken_up_anywhere_goes_on_as_if_never_stopped(store):
+def test_a_stream_resumed_anywhere_continues_as_if_never_stopped(store):
     stream = BatchStream(store, 128, 3)
     whole = [stream.take(n) for n in range(3 * stream.batches_per_epoch)]
     for position in (0, 1, stream.batches_per_epoch - 1, stream.batches_per_epoch + 7):
@@ -106,7 +106,7 @@ def test_a_stream_taken_up_anywhere_goes_on_as_if_never_stopped(store):
 def test_a_store_of_many_windows_is_walked_once_an_epoch(tmp_path, monkeypatch):
     """Row groups of 7 pairs, windows of 2; pair n is known by its tokens."""
     monkeypatch.setattr("kutta.data.store.ROWS", 7)
-    monkeypatch.setattr("kutta.data.plan.WINDOW", 2)
+    monkeypatch.setattr("kutta.data.batches.WINDOW", 2)
     lengths = np.random.default_rng(4).integers(1, 9, (100, 2)).tolist()
     stream = BatchStream(fresh_store(tmp_path, lengths), 40, 3)
     size = stream.batches_per_epoch
@@ -226,21 +226,21 @@ def test_validation_walks_every_pair_once_from_long_to_short(tmp_path_factory, l
 
 def test_a_list_of_pairs_is_walked_like_a_store(store):
     pairs = [(list(map(int, s)), list(map(int, t))) for s, t in (store[n] for n in range(300))]
-    in_memory = batches_in_order(PairList(pairs), 64)
+    in_memory = batches_in_order(pairs, 64)
     for (numbers, batch), (others, other) in zip(
         batches_in_order(store, 64), in_memory, strict=True
     ):
         assert numbers.tolist() == others.tolist()
         assert same(batch, other)
-    assert list(batches_in_order(PairList([]), 64)) == []
+    assert list(batches_in_order([], 64)) == []
 
 
 def test_a_validation_pair_beyond_the_budget_is_named():
     with pytest.raises(InputError, match=r"Pair 2 has 51 .*batch_tokens = 40"):
-        next(batches_in_order(PairList([([5], [5]), ([5], [5] * 50)]), 40))
+        next(batches_in_order([([5], [5]), ([5], [5] * 50)], 40))
 
 
-def test_split_vocabulary_store_and_batches_meet(tmp_path):
+def test_split_vocabulary_store_and_batches_fit(tmp_path):
     """The straight line in small: text in, the same text out of a batch."""
     lines = [("a b@@ c", "x y"), ("c", "y z@@ z"), ("a a", "x")]
     vocabulary = split_of(side for pair in lines for side in pair)

@@ -1,6 +1,7 @@
 """Reading corpora: exactly the lines of the file, or one sentence that says what is wrong."""
 
 import gzip
+import pickle
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kutta.data.corpus import locate, read_lines, read_pairs
+from kutta.data.corpus import MissingText, count_pairs, locate, read_lines, read_pairs
 from kutta.errors import InputError
 
 PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
@@ -129,8 +130,102 @@ def test_pairs_of_a_tsv_take_its_first_two_columns(tmp_path, name):
 
 def test_a_tsv_line_of_one_column_is_named(tmp_path):
     write(tmp_path / "p.tsv", "a\tA\nb B\n")
-    with pytest.raises(InputError, match=r"p\.tsv, line 2 has only one column"):
+    with pytest.raises(InputError, match=r"p\.tsv, line 2 has 1 of the 2 columns"):
         list(read_pairs(tmp_path, "p.tsv", "en", "de"))
+    write(tmp_path / "p.tsv", "en\tfr\tde\na\tb\tA\nb\tB\n")
+    with pytest.raises(InputError, match=r"p\.tsv, line 3 has 2 of the 3 columns"):
+        list(read_pairs(tmp_path, "p.tsv", "en", "de"))
+
+
+COLUMNS = {
+    "no header": ("", []),
+    "named": ("", ["en", "de", "fr"]),
+    "a header": ("en\tde\tfr\n", []),
+    "a header that is named too": ("en\tde\tfr\n", ["en", "de", "fr"]),
+    "Windows": ("\ufeffen\tde\tfr\r\n", []),
+}
+
+
+@pytest.mark.parametrize(("header", "named"), COLUMNS.values(), ids=COLUMNS)
+@pytest.mark.parametrize("suffix", PACK)
+def test_the_columns_of_a_tsv_are_found_by_language(tmp_path, suffix, header, named):
+    write(tmp_path / f"train.tsv{suffix}", header + "a dog\tein Hund\tun chien\nb\tB\tbb\n")
+    there = [("a dog", "ein Hund"), ("b", "B")]
+    assert list(read_pairs(tmp_path, "train.tsv", "en", "de", named)) == there
+    if not header and not named:  # then the order is source, target
+        assert list(read_pairs(tmp_path, "train.tsv", "de", "en")) == there
+        return
+    back = [(target, source) for source, target in there]
+    assert list(read_pairs(tmp_path, "train.tsv", "de", "en", named)) == back
+    french = [("un chien", "ein Hund"), ("bb", "B")]
+    assert list(read_pairs(tmp_path, "train", "fr", "de", named)) == french
+    assert count_pairs(tmp_path, "train", "fr", "de", named) == 2
+
+
+def test_both_columns_of_a_tsv_may_have_one_language(tmp_path):
+    write(tmp_path / "p.tsv", "en\ten\na\tA\n")
+    assert list(read_pairs(tmp_path, "p.tsv", "en", "en")) == [("a", "A")]
+    assert list(read_pairs(tmp_path, "p.tsv", "en", "en", ["en", "en"])) == [("a", "A")]
+
+
+def test_words_that_are_codes_of_other_languages_are_text(tmp_path):
+    pairs = [("it", "es"), ("to be", "sein")]
+    write(tmp_path / "p.tsv", "".join(f"{one}\t{other}\n" for one, other in pairs))
+    assert list(read_pairs(tmp_path, "p.tsv", "en", "de")) == pairs
+
+
+@pytest.mark.parametrize(
+    ("header", "named", "said"),
+    [
+        ("en\tfr", [], r"p\.tsv names the columns en, fr, but data\.source = 'en', data\.target"),
+        (
+            "de\ten",
+            ["en", "de"],
+            r"names the columns de, en, but .* data\.columns = \['en', 'de'\]",
+        ),
+    ],
+)
+def test_a_header_that_contradicts_the_settings_is_an_error(tmp_path, header, named, said):
+    write(tmp_path / "p.tsv", f"{header}\na\tA\n")
+    with pytest.raises(InputError, match=said):
+        list(read_pairs(tmp_path, "p.tsv", "en", "de", named))
+
+
+def test_a_tsv_is_used_where_neither_file_of_the_corpus_exists(tmp_path):
+    write(tmp_path / "t.tsv.gz", "a\tA\n")
+    assert list(read_pairs(tmp_path, "t", "en", "de")) == [("a", "A")]
+    write(tmp_path / "t.en", "b\n")
+    with pytest.raises(InputError, match=r"There is no t\.de "):
+        list(read_pairs(tmp_path, "t", "en", "de"))
+    write(tmp_path / "t.de", "B\n")
+    assert list(read_pairs(tmp_path, "t", "en", "de")) == [("b", "B")]
+
+
+def test_a_language_model_reads_no_tsv(tmp_path):
+    write(tmp_path / "t.tsv", "a\tA\n")
+    with pytest.raises(InputError, match=r"There is no t\.en "):
+        list(read_pairs(tmp_path, "t", "", "en"))
+
+
+def test_a_tsv_with_nothing_but_a_header_is_empty(tmp_path):
+    write(tmp_path / "p.tsv", "en\tde\n")
+    with pytest.raises(InputError, match="is empty"):
+        list(read_pairs(tmp_path, "p.tsv", "en", "de"))
+
+
+def test_the_error_for_missing_text_survives_pickling(tmp_path):
+    with pytest.raises(MissingText) as caught:
+        locate(tmp_path / "nowhere", "train", "de")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.folder) == (str(caught.value), tmp_path / "nowhere")
+
+
+def test_a_file_for_the_folder_and_an_extension_too_many_are_explained(tmp_path):
+    file = write(tmp_path / "train.en", "a\n")
+    with pytest.raises(InputError, match=r"train\.en is a file; set data\.dir to the folder"):
+        locate(file, "train", "en")
+    with pytest.raises(InputError, match=r"it has train\.en; leave \.en out of the name"):
+        locate(tmp_path, "train.en", "en")
 
 
 def test_an_empty_corpus_is_an_error(tmp_path):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kutta.data import plan as module
+from kutta.data import batches as module
+from kutta.data.batches import BatchStream, few_lengths, longest_first, plan_epoch
 from kutta.data.corpus import read_pairs
-from kutta.data.plan import BatchPlan, few_lengths, plan_epoch
 from kutta.errors import InputError
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=80)
@@ -26,6 +26,12 @@ class InRowGroups:
     def __init__(self, lengths, rows):
         self.pairs, self.rows = np.array(lengths, np.int32), rows
         self.row_groups = -(-len(self.pairs) // rows)
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def gather(self, indices):
+        return [([7] * source, [7] * target) for source, target in self.pairs[indices]]
 
     def numbers(self, groups):
         whole = np.arange(len(self.pairs))
@@ -102,7 +108,7 @@ def test_plans_are_repeatable_and_differ_by_seed_and_epoch():
 def test_the_snake_by_hand():
     """Longest side first; of one longest side, the difference rises and falls in turn."""
     lengths = [(2, 2), (3, 1), (1, 3), (3, 3), (2, 0), (0, 2), (4, 4)]
-    order = module.longest_first(*arrays(lengths)).tolist()
+    order = longest_first(*arrays(lengths)).tolist()
     assert [lengths[n] for n in order] == [
         *[(4, 4)],
         *[(1, 3), (3, 3), (3, 1)],
@@ -114,8 +120,8 @@ def test_a_pair_beyond_the_budget_names_it_and_the_limits(small_windows):
     lengths = [(3, 3)] * 12 + [(50, 4), (4, 5)]
     for few in (False, True):
         with pytest.raises(InputError, match=r"Pair 13 has 51 .*batch_tokens = 40.*max_length"):
-            BatchPlan(InRowGroups(lengths, 2), 40, 1, few)
-        assert BatchPlan(InRowGroups(lengths, 2), 51, 1, few).batches_per_epoch >= 2
+            BatchStream(InRowGroups(lengths, 2), 40, 1, few_shapes=few)
+        assert BatchStream(InRowGroups(lengths, 2), 51, 1, few_shapes=few).batches_per_epoch >= 2
 
 
 def test_lengths_beyond_16_bits_are_sorted_too():
@@ -135,7 +141,7 @@ def test_lengths_beyond_16_bits_are_sorted_too():
 def test_each_pair_is_exactly_once_in_an_epoch_over_windows(lengths, seed, rows, few, epoch):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        plan = BatchPlan(InRowGroups(lengths, rows), 64, seed, few)
+        plan = BatchStream(InRowGroups(lengths, rows), 64, seed, few_shapes=few)
         size = plan.batches_per_epoch
         batches = [plan.indices(number) for number in range(epoch * size, (epoch + 1) * size)]
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
@@ -145,7 +151,7 @@ def test_each_pair_is_exactly_once_in_an_epoch_over_windows(lengths, seed, rows,
 
 def test_batches_stay_within_a_window_which_has_blocks_from_everywhere(small_windows):
     """10 row groups in windows of at most 3: 0 4 8, 1 5 9, 2 6 and 3 7."""
-    plan = BatchPlan(InRowGroups([(3, 3)] * 100, 10), 40, 1, False)
+    plan = BatchStream(InRowGroups([(3, 3)] * 100, 10), 40, 1)
     visits = []
     for epoch in range(5):
         size = plan.batches_per_epoch
@@ -166,15 +172,15 @@ def test_a_micro_batch_depends_on_its_number_not_on_what_was_asked_before(seed, 
     lengths = np.random.default_rng(seed).integers(0, 20, (100, 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        used = BatchPlan(InRowGroups(lengths, 7), 64, seed, False)
+        used = BatchStream(InRowGroups(lengths, 7), 64, seed)
         for number in numbers:
-            fresh = BatchPlan(InRowGroups(lengths, 7), 64, seed, False)
+            fresh = BatchStream(InRowGroups(lengths, 7), 64, seed)
             assert used.indices(number).tolist() == fresh.indices(number).tolist()
 
 
 def test_a_store_of_one_window_is_planned_as_a_whole():
     lengths = np.random.default_rng(2).integers(0, 20, (100, 2))
-    plan = BatchPlan(InRowGroups(lengths, 7), 64, 5, False)
+    plan = BatchStream(InRowGroups(lengths, 7), 64, 5)
     for epoch in (0, 3):
         whole = plan_epoch(*arrays(lengths), 64, 5, epoch)
         size = plan.batches_per_epoch
@@ -196,9 +202,12 @@ def test_the_largest_batch_is_as_large_as_any(few, lengths, rows):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOW", 3)
-        plan = BatchPlan(InRowGroups(lengths, rows), 64, 1, few)
+        plan = BatchStream(InRowGroups(lengths, rows), 64, 1, few_shapes=few)
         sizes = [size(plan.indices(number)) for number in range(2 * plan.batches_per_epoch)]
-        assert size(plan.largest()) == max(sizes)
+        (rows, s), (_, t) = (
+            side.shape for side in (plan.largest().source, plan.largest().target_in)
+        )
+        assert (rows * (s + t), max(s, t)) == max(sizes)
 
 
 # ---- few shapes -----------------------------------------------------------------------------

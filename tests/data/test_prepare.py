@@ -23,7 +23,7 @@ from kutta.data.prepare import prepare, read_dictionary
 from kutta.data.store import Store
 from kutta.data.tokenizer import UNK, Tokenizers
 from kutta.errors import InputError
-from tests.data.writing import ragged, write_store
+from tests.data.writing import lists, ragged, write_store
 
 PAIRS = [
     ("the old man", "der alte mann"),
@@ -66,7 +66,7 @@ def kept_of(pairs, limits, tally):
     """The pairs that `keep` keeps, as lists."""
     sides = (ragged([pair[side] for pair in pairs]) for side in range(2))
     source, target = keep(*sides, limits, tally)
-    return [(s.tolist(), t.tolist()) for s, t in zip(source, target, strict=True)]
+    return list(zip(lists(source), lists(target), strict=True))
 
 
 def texts(out, part):

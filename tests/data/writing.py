@@ -18,6 +18,12 @@ def ragged(rows: Sequence[Ids], kind: type[np.integer[Any]] = np.uint16) -> Ragg
     return Ragged.from_bytes([np.array(row, kind).tobytes() for row in rows], kind)
 
 
+def lists(rows: Ragged) -> list[list[int]]:
+    """The rows as plain lists."""
+    ends = np.cumsum(rows.lengths)
+    return [rows.ids[end - n : end].tolist() for end, n in zip(ends, rows.lengths, strict=True)]
+
+
 def write_store(path: Path, pairs: Iterable[Pair], vocab_size: int) -> int:
     """Write encoded pairs, as many at once as a record holds; return how many."""
 

@@ -1,17 +1,24 @@
-"""A GPU that is not there: tensors that claim to be on it, with their values on the CPU.
+"""GPUs that are not there: tensors that claim to be on one, with their values on the CPU.
 
 FakeTensorMode knows the shape and the device of every tensor, and refuses an operation on tensors
 of several devices as a GPU would. It knows no values, so code that asks for one (`if mask.any()`,
 `.item()`, `nonzero`) cannot run. Here every fake tensor has its value beside it, computed on the
-CPU by the same operations, so that training and search take the way they take on a real device.
+CPU by the same operations, so that training and search take the same branches as on a real device.
 
-The device is torch's PrivateUse1, called "gpu": builds of torch without CUDA cannot run a backward
-pass over fake tensors of the device "cuda", for they have no streams for it. Nothing that is tested
-here asks for more of a device than whether it is a CPU. torch keeps the new device for as long as
-the process lives, so a process of its own should import this module.
+There are two fake devices. CUDA is the device "cuda", for all that needs no gradient. A CPU build
+of torch has no device guard for it, without which not even `x[0]` works, so `register_cuda_guard`
+registers one that does nothing. A backward pass still fails: autograd asks for the streams of an
+accelerator, and a CPU build has none. Training therefore runs on GPU, torch's PrivateUse1 device
+under the name "gpu". Both stay registered for as long as the process lives, so import this module
+in a process of its own.
 """
 
+import ctypes
+from collections.abc import Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -22,14 +29,86 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.utils._pytree import tree_flatten, tree_map
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import (
+    _DummyBackendModule,
+    _setup_privateuseone_for_python_backend,
+)
 
-_setup_privateuseone_for_python_backend("gpu")
-GPU, CPU = torch.device("gpu", 0), torch.device("cpu")
+
+class FakeModule(_DummyBackendModule):
+    """`torch.gpu`, as far as autocast and recomputation ask it for something."""
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float16]
+
+    def device(self, index: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def get_rng_state(self, device: Any = None) -> Tensor:
+        """Nothing to save: values are drawn by the CPU's generator, which torch saves as well."""
+        return torch.empty(0)
+
+    def set_rng_state(self, state: Tensor, device: Any = None) -> None:
+        pass
+
+
+_setup_privateuseone_for_python_backend("gpu", FakeModule())
+CPU, CUDA, GPU = torch.device("cpu"), torch.device("cuda", 0), torch.device("gpu", 0)
+PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention")
+LIBRARIES = [torch.library.Library(name, "IMPL") for name in ("aten", "_")]  # kept: they unregister
+
+
+def register_cuda_guard() -> None:
+    """Where torch has no device guard for "cuda", take that of "meta", which does nothing.
+
+    torch does the same under FakeTensorMode, but only in CUDA builds on machines without a GPU.
+    """
+    c10 = ctypes.CDLL(str(next((Path(torch.__file__).parent / "lib").glob("libc10.*"))))
+    guards = (ctypes.c_void_p * 15).in_dll(c10, "_ZN3c104impl26device_guard_impl_registryE")
+    cuda, meta = 1, 14  # c10::DeviceType
+    guards[cuda] = guards[cuda] or guards[meta]
+
+
+def register_autocast(name: str) -> None:
+    """Autocast one kind of product on the "gpu", as torch does on "cuda" and on the CPU."""
+    key = torch._C.DispatchKey.AutocastPrivateUse1
+    product = getattr(torch.ops.aten, name).default
+
+    def low(argument: Any) -> Any:
+        is_wide = isinstance(argument, Tensor) and argument.dtype == torch.float32
+        return argument.to(torch.get_autocast_dtype("gpu")) if is_wide else argument
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
+            return product(*tree_map(low, args), **tree_map(low, kwargs))
+
+    LIBRARIES[0].impl(product, kernel, "AutocastPrivateUse1")
+
+
+register_cuda_guard()
+for name in PRODUCTS:
+    register_autocast(name)
+LIBRARIES[1].fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+
+
+@contextmanager
+def cuda_is_there() -> Generator[None]:
+    """torch.cuda answers autocast and fork_rng, which ask it before any tensor is involved."""
+    answers = {
+        "amp.common.amp_definitely_not_available": False,
+        "is_bf16_supported": True,
+        "device_count": 1,
+        "get_rng_state": torch.empty(0),
+        "set_rng_state": None,
+    }
+    with ExitStack() as stack:
+        for name, answer in answers.items():
+            stack.enter_context(mock.patch(f"torch.cuda.{name}", return_value=answer))
+        yield
 
 
 class FakeDevice(FakeTensorMode):
-    """Within it the GPU exists; real tensors are tensors of the CPU."""
+    """Within it both fake devices exist; real tensors are tensors of the CPU."""
 
     avoid_device_init = True  # there is nothing that could be asked for memory
 

@@ -225,9 +225,9 @@ def test_learned_coefficients_of_dlcl_and_multistep_start_at_euler() -> None:
 
 def test_a_first_multistep_block_is_euler_whatever_history_it_is_given() -> None:
     F, y = field(), state()
-    for solver in (Multistep(first=True), Multistep()):
+    for solver in (Multistep(0), Multistep(1)):
         assert torch.equal(solver.step(F, y, ())[0], y + F(y))
-    assert torch.equal(Multistep(first=True).step(F, y, (state(),))[0], y + F(y))
+    assert torch.equal(Multistep(0).step(F, y, (state(),))[0], y + F(y))
 
 
 def test_dlcl_refuses_a_history_of_the_wrong_length() -> None:

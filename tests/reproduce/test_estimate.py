@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kutta.config import Config
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.reproduce import estimate as estimate_module
 from kutta.reproduce import preview as preview_module
 from kutta.reproduce.estimate import estimate, machine_rate

@@ -65,9 +65,7 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes]) 
     raise AssertionError("waited for a minute")
 
 
-def test_smoke_from_nothing_to_table_and_figure_and_on_after_an_interruption(
-    kutta: Kutta, folder: Path
-) -> None:
+def test_smoke_from_nothing_to_table_and_figure_and_resumed(kutta: Kutta, folder: Path) -> None:
     answer = kutta("reproduce", "smoke")
     assert answer.code == 0, answer.err
     home = folder / "reproductions" / "smoke-small"
@@ -114,7 +112,7 @@ def test_smoke_from_nothing_to_table_and_figure_and_on_after_an_interruption(
     assert "0 of 4 runs to do" in kutta("reproduce", "smoke").out
 
 
-def test_kill_in_the_middle_then_on_to_the_same_models(kutta: Kutta, folder: Path) -> None:
+def test_a_killed_reproduction_resumes_to_the_same_models(kutta: Kutta, folder: Path) -> None:
     change(folder, "seeds = [1]", "seeds = [1]\ntrain = { max_steps = 40, save_every = 10 }")
     command = [sys.executable, "-m", "kutta", "reproduce", "toy.toml", "--out", "killed"]
     process = subprocess.Popen(

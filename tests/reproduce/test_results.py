@@ -85,7 +85,7 @@ def test_the_table_sets_ours_beside_the_papers(plan_of: PlanOf, pretended: Prete
         assert "Too small to mean anything." in form
         assert "Missing: 6 of 12 runs: rk2-two-s1, " in form
         assert "metric:toy" in form
-        assert "Δ is the difference to Residual." in form
+        assert "Δ is the difference from Residual." in form
     row = next(line for line in text.splitlines() if "12.25" in line)
     assert " ".join(row.split()) == "RK2 * 12.25 ± 0.35 +1.25 * 12.50 +2.50 2 of 3 1.2M"
 

@@ -184,9 +184,9 @@ def test_the_row_that_gains_are_measured_against_is_named_where_there_is_one(
     def gains(*changes: tuple[str, str]) -> list[str]:
         return [note for note in report_of(plan_of(*changes), {}).notes if "Δ" in note]
 
-    assert gains() == ["Δ is the difference to Residual."]
+    assert gains() == ["Δ is the difference from Residual."]
     assert gains(('name = "Residual"', 'name = "Residual"\nsmall.name = "Plain"')) == [
-        "Δ is the difference to Plain."
+        "Δ is the difference from Plain."
     ]
     assert gains(('against = "residual"\n', "")) == []
     third = '[rows.rk4]\nname = "RK4"\nagainst = "rk2"\nmodel = { solver = "rk4" }\n\n[rows.rk2]'
@@ -200,7 +200,7 @@ def test_the_direction_is_said(plan_of: PlanOf, better: str, said: str) -> None:
     notes = report_of(plan_of(('"higher"', f'"{better}"')), {}).notes
     direction = next(note for note in notes if note.startswith("chrF2: "))
     assert said in direction
-    assert ("*" in direction) == (better == "lower")
+    assert ("the best of each column is marked" in direction) == (better == "lower")
 
 
 def test_equal_numbers_are_both_the_best(plan_of: PlanOf, pretended: Pretended) -> None:

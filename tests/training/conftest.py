@@ -12,7 +12,7 @@ from rich.console import Console
 from kutta.config import Config, TrainConfig
 from kutta.config.mistakes import apply_override
 from kutta.data.batches import BatchStream
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.runs import open_run, prepare_run
 from kutta.runs.division import Machine, divide
 from kutta.training.loop import Trainer, make_trainer

@@ -21,7 +21,7 @@ def losses(config: Config) -> list[float]:
     return [r["loss"] for r in Run.load(config.run).records() if r["kind"] == "train"]
 
 
-def test_a_grown_model_goes_on_where_the_shallow_one_ended(
+def test_a_grown_model_starts_where_the_shallow_one_ended(
     configure: Configure, silent: Console, tmp_path: Path
 ) -> None:
     """Twice as many steps of half the size: its first loss is near the shallow model's last."""

@@ -3,7 +3,6 @@
 import copy
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import torch._dynamo
 from torch import nn
 
 from kutta.config import Config
-from kutta.data.batches import Batch, BatchStream, PairList
+from kutta.data.batches import Batch, BatchStream
 from kutta.data.store import Store
 from kutta.errors import InputError
 from kutta.model import StackShape, TranslationModel
@@ -25,6 +24,7 @@ from kutta.training.compilation import compile_layers
 from kutta.training.loop import Step, fit
 from kutta.training.run import train
 from kutta.training.validate import held_out_loss
+from tests.model.shapes import changed, shape_of
 
 Configure = Callable[..., Config]
 Assemble = Callable[[Config], Any]
@@ -150,7 +150,7 @@ def test_validation_and_decoding_are_not_compiled(
     before, model = compiler.graphs, bench.trainer.model
     assert before == 2
     pairs = [([5] * length, [6] * length) for length in range(1, 9)]
-    held_out_loss(model, PairList(pairs), config.train, bench.trainer.device)
+    held_out_loss(model, pairs, config.train, bench.trainer.device)
     with torch.inference_mode():
         state = model.start(model.encode(torch.tensor([[4, 5, 6, 3]])))
         for _ in range(5):
@@ -191,16 +191,16 @@ def test_losses_are_those_of_layers_that_are_not_compiled(
     assert norms[0] == pytest.approx(norms[1], rel=10 * rate)
 
 
-SHAPE = StackShape(12, 20, 3, layers=2, clip=2)
+SHAPE = shape_of(12, 20, 3, layers=2, clip=2)
 SHAPES: dict[str, StackShape] = {
     "euler": SHAPE,
-    "rk2 learned": replace(SHAPE, method="rk2", gamma="learned"),
-    "rk2 gated": replace(SHAPE, method="rk2", gamma="gated"),
-    "rk4": replace(SHAPE, method="rk4"),
-    "san/ffn": replace(SHAPE, method="rk2", placement="san/ffn"),
-    "leapfrog": replace(SHAPE, method="leapfrog"),
-    "dlcl": replace(SHAPE, method="dlcl"),
-    "post-norm": replace(SHAPE, norm="post"),
+    "rk2 learned": changed(SHAPE, method="rk2", gamma="learned"),
+    "rk2 gated": changed(SHAPE, method="rk2", gamma="gated"),
+    "rk4": changed(SHAPE, method="rk4"),
+    "san/ffn": changed(SHAPE, method="rk2", placement="san/ffn"),
+    "leapfrog": changed(SHAPE, method="leapfrog"),
+    "dlcl": changed(SHAPE, method="dlcl"),
+    "post-norm": changed(SHAPE, norm="post"),
 }
 
 
@@ -209,7 +209,7 @@ def test_a_layer_is_one_graph(monkeypatch: pytest.MonkeyPatch, name: str) -> Non
     """With dropout on; a layer in pieces would raise an error here."""
     compiler = Compiler()
     compiler.use(monkeypatch, fullgraph=True)
-    decoder = replace(SHAPES[name], cross=True)
+    decoder = changed(SHAPES[name], cross=True)
     model = TranslationModel(SHAPES[name], decoder, 19, 19, shared=True)
     compile_layers(model)
     source = torch.tensor([[5, 9, 4, 12, 3, 0], [8, 8, 17, 6, 11, 3]])
@@ -223,7 +223,7 @@ def test_a_layer_is_one_graph(monkeypatch: pytest.MonkeyPatch, name: str) -> Non
 # ---- unnoticed by others --------------------------------------------------------------------
 
 
-def test_weights_keep_their_names_and_go_on_without_compilation(
+def test_weights_keep_their_names_and_resume_without_compilation(
     configure: Configure, assemble: Assemble, compiler: Compiler
 ) -> None:
     compiled = with_one_batch(assemble(configure("train.compile=true", *STILL)))

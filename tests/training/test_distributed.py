@@ -31,7 +31,7 @@ from kutta.data.batches import BatchStream
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.model.weights import read_origin, read_shapes, write_tensors
 from kutta.ode import METHODS
 from kutta.runs.checkpoints import list_checkpoints, prune
@@ -202,7 +202,7 @@ LONG, SHORT = 12, 4
 HEADS = 2
 
 
-SAVED = ("alone", "ddp", "fsdp")
+SAVED = ("single", "ddp", "fsdp")
 RESUMED = [(saved, way) for saved in SAVED for way in SAVED]
 BY_THREE = ("ddp", "fsdp")
 
@@ -212,7 +212,7 @@ class Bench:
     """Trainings by one process beside the same by two, made when a first test asks for them."""
 
     folder: Path
-    alone: dict[str, dict[str, Any]]
+    single: dict[str, dict[str, Any]]
     each: dict[tuple[str, str], list[dict[str, Any]]]
     resumed: dict[tuple[str, str], dict[str, Any]]
     by_three: dict[str, list[dict[str, Any]]]
@@ -252,8 +252,10 @@ def bench(empty_bench: Bench, configure: Configure, assemble: Assemble) -> Bench
         run = bench.folder / f"three-{way}"
         return job("accumulate-4", way, run, "train.accumulate=6", begin=begin)
 
-    bench.alone.update({k: perform(job(k, "alone", bench.run(k, "alone")), SINGLE) for k in KINDS})
-    spread = [way for way in RESUMED if way[1] != "alone"]
+    bench.single.update(
+        {k: perform(job(k, "single", bench.run(k, "single")), SINGLE) for k in KINDS}
+    )
+    spread = [way for way in RESUMED if way[1] != "single"]
     jobs = [job(*way, bench.run(*way)) for way in WAYS] + [resuming(*way) for way in spread]
     third = [by_three(way) for way in BY_THREE]
     seen = together([(2, jobs), (3, third)], bench.folder / "launches")
@@ -261,23 +263,23 @@ def bench(empty_bench: Bench, configure: Configure, assemble: Assemble) -> Bench
     for way, each in zip(spread, seen[len(WAYS) :], strict=False):
         bench.resumed[way] = each[0]
     bench.by_three.update(zip(BY_THREE, seen[len(jobs) :], strict=True))
-    bench.by_three["alone"] = [perform(by_three("alone"), SINGLE)]
+    bench.by_three["single"] = [perform(by_three("single"), SINGLE)]
     for saved in SAVED:
-        bench.resumed[saved, "alone"] = perform(resuming(saved, "alone"), SINGLE)
+        bench.resumed[saved, "single"] = perform(resuming(saved, "single"), SINGLE)
     return bench
 
 
 @pytest.mark.parametrize(("kind", "way"), WAYS)
 def test_two_processes_train_as_one_does(bench: Bench, kind: str, way: str) -> None:
     """Losses, norms of the gradients and weights, dropout included; both see the same."""
-    one, each = bench.alone[kind], bench.each[kind, way]
+    one, each = bench.single[kind], bench.each[kind, way]
     assert each[0]["loss"] == each[1]["loss"]
     assert each[0]["norm"] == each[1]["norm"]
     rough = 10 if kind in ("bf16", "fp16") else 1
     assert each[0]["loss"] == pytest.approx(one["loss"], rel=1e-5 * rough)
     assert each[0]["norm"] == pytest.approx(one["norm"], rel=1e-4 * rough)
     assert each[0]["skipped"] == one["skipped"]
-    files = (bench.run(kind, w) / "end.safetensors" for w in ("alone", way))
+    files = (bench.run(kind, w) / "end.safetensors" for w in ("single", way))
     assert_close(*files, 1e-4 * rough)
     assert len(set(one["loss"])) == len(one["loss"]) >= SHORT, "nothing was learned"
 
@@ -286,7 +288,7 @@ def test_two_processes_train_as_one_does(bench: Bench, kind: str, way: str) -> N
 def test_two_processes_read_disjoint_batches_that_are_together_those_of_one(
     bench: Bench, kind: str, way: str
 ) -> None:
-    one, (first, second) = bench.alone[kind], bench.each[kind, way]
+    one, (first, second) = bench.single[kind], bench.each[kind, way]
     assert not set(first["taken"]) & set(second["taken"])
     assert sorted(first["taken"] + second["taken"]) == one["taken"]
     assert one["taken"] == list(range(len(one["taken"]))), "each exactly once"
@@ -307,7 +309,7 @@ def assert_close(one: Path, other: Path, tolerance: float) -> None:
     """Two files of weights, against the size of each tensor.
 
     Biases of keys are left out: attention does not depend on them, so what Adam makes of their
-    gradients follows from rounding alone.
+    gradients follows from rounding only.
     """
     first, second = load_file(one), load_file(other)
     assert first.keys() == second.keys()
@@ -362,7 +364,7 @@ def test_resumed_with_another_number_of_processes_or_another_way(
 ) -> None:
     """By one or by two, with parameters split or not: as if it had not been interrupted."""
     kind, seen = "accumulate-2", bench.resumed[saved, way]
-    straight = bench.alone[kind] if saved == "alone" else bench.each[kind, saved][0]
+    straight = bench.single[kind] if saved == "single" else bench.each[kind, saved][0]
     files = bench.run(kind, saved), bench.folder / f"{saved}-to-{way}"
     ends = [run / "end.safetensors" for run in files]
     assert seen["loss"] == pytest.approx(straight["loss"][5:], rel=1e-5)
@@ -374,10 +376,10 @@ def test_resumed_with_another_number_of_processes_or_another_way(
 
 @pytest.mark.parametrize("way", BY_THREE)
 def test_shards_of_two_are_resumed_by_three(bench: Bench, way: str) -> None:
-    (one,), three = bench.by_three["alone"], bench.by_three[way]
+    (one,), three = bench.by_three["single"], bench.by_three[way]
     assert three[0]["loss"] == pytest.approx(one["loss"], rel=1e-5)
     assert [len(seen["taken"]) for seen in three] == [2 * (LONG - 5)] * 3
-    files = (bench.folder / f"three-{w}" / "end.safetensors" for w in ("alone", way))
+    files = (bench.folder / f"three-{w}" / "end.safetensors" for w in ("single", way))
     assert_close(*files, 1e-4)
 
 
@@ -385,7 +387,7 @@ def test_the_export_of_shards_is_the_checkpoint_of_one_process(bench: Bench) -> 
     """Beside the shards lies one file of all weights, as one process writes it."""
     for kind in ("accumulate-2", "accumulate-4"):
         one, other = (
-            bench.checkpoint(kind, way, 10) / "model.safetensors" for way in ("alone", "fsdp")
+            bench.checkpoint(kind, way, 10) / "model.safetensors" for way in ("single", "fsdp")
         )
         assert_close(one, other, 1e-4)
         assert read_shapes(one) == read_shapes(other)

@@ -59,6 +59,15 @@ def test_candidates_are_averages_the_last_and_the_best(
     assert steps_of(candidates(of_kind(run, "best"), best_step=0)) == [[8]], "none was validated"
 
 
+def test_the_usual_choice_is_the_first_candidate_also_if_it_is_one_checkpoint(
+    configure: Configure, silent: Console
+) -> None:
+    run = finished(configure, silent, "decode.average=1", "train.final_model=last")
+    assert steps_of(candidates(of_kind(run, "average"), best_step=4)) == [[8]]
+    found = candidates(of_kind(run, "validated"), best_step=4)
+    assert steps_of(found) == [[8], [6, 8], [4, 6, 8], [4]]
+
+
 def validation(loss: float, bleu: float | None = None) -> Validation:
     score = None if bleu is None else Score("BLEU", bleu, "", "signed")
     return Validation(loss, loss, 5, score)

@@ -228,7 +228,7 @@ def test_the_largest_batch_is_tried_in_all_lanes_at_once(
     assert all(p.grad is None for p in bench.trainer.model.parameters())
 
 
-def test_a_run_goes_on_exactly_with_another_number_of_lanes(configure: Configure) -> None:
+def test_a_run_resumes_exactly_with_another_number_of_lanes(configure: Configure) -> None:
     def trained(name: str, steps: int, lanes: int) -> bytes:
         run = Path(f"{configure().run}-{name}")
         settings = (f"train.max_steps={steps}", f"train.lanes={lanes}", f"run={run}")

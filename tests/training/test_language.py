@@ -16,9 +16,9 @@ from kutta.data.tokenizer import BOS, EOS, Tokenizers
 from kutta.errors import InputError
 from kutta.model.weights import read_tensors
 from kutta.training.run import dry_run_summary, train
-from kutta.translate.loading import load_language_model
 from kutta.translate.translator import Translator
-from kutta.translate.writer import Writer
+from kutta.translate.writer import Writer, load_language_model
+from tests.test_cli import is_one_sentence, kutta
 
 LANGUAGE = ("data.source=''", "model.encoder_layers=0", "model.solver=rk2", "model.gamma=learned")
 Configure = Callable[..., Config]
@@ -208,3 +208,19 @@ def test_empty_lines_are_left_out_of_training(
     train(config, console=silent)
     report = (Path(config.run) / "store" / "report.json").read_text()
     assert '"with an empty target": 20' in report
+
+
+def test_search_options_of_a_language_model_are_refused(trained: Config) -> None:
+    for option, value in (("--beam", 4), ("--length-penalty", 0.6), ("--max-length", 9)):
+        answer = kutta("evaluate", trained.run, option, value)
+        is_one_sentence(answer, option, "a language model", "remove it")
+    is_one_sentence(kutta("score", "any", "--run", trained.run), "language model")
+
+
+def test_a_checkpoint_of_a_language_model_is_scored_and_sampled(trained: Config) -> None:
+    Path(trained.run, "model.safetensors").unlink()
+    is_one_sentence(kutta("evaluate", trained.run), "--checkpoint last")
+    answer = kutta("evaluate", trained.run, "--checkpoint", "last")
+    assert answer.code == 0, answer.err
+    assert "|step:" in answer.out
+    assert kutta("sample", trained.run, "--checkpoint", "last", "--count", 2).out.count("\n") == 2

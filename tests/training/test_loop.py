@@ -212,7 +212,7 @@ def test_randomness_follows_from_the_seed_alone(configure: Configure, assemble: 
     assert [step.loss for step in steps(other, 4)] != before
 
 
-def test_dropout_is_drawn_anew_for_each_batch_and_seed(
+def test_dropout_is_drawn_for_each_batch_and_seed(
     configure: Configure, assemble: Assemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same weights and the same batch each time, so only dropout can make a difference."""

@@ -44,8 +44,8 @@ CPU = torch.device("cpu")
 def test_one_process_is_a_group_of_its_own() -> None:
     assert SINGLE.sum(1.5, 2.0) == [1.5, 2.0]
     assert [SINGLE.any(flag) for flag in (False, True)] == [False, True]
-    assert SINGLE.broadcast_flags(True, False) == [True, False]
-    assert SINGLE.broadcast_text("text") == "text"
+    assert SINGLE.broadcast(True, False) == [True, False]
+    assert SINGLE.broadcast("text") == ["text"]
     assert SINGLE.is_main
     assert list(SINGLE.share(range(3, 6))) == [3, 4, 5]
     assert not ProcessGroup(1, 2).is_main
@@ -69,7 +69,9 @@ def test_what_torchrun_says_is_understood(monkeypatch: pytest.MonkeyPatch) -> No
 def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "choose_device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert run_module.local_device("auto") == torch.device("cuda")  # alone: torch's own choice
+    assert run_module.local_device("auto") == torch.device(
+        "cuda"
+    )  # one process: torch's own choice
     for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
     assert run_module.local_device("auto") == torch.device("cuda", 1)
@@ -197,7 +199,7 @@ def assert_as_uninterrupted(run: Path, straight: Path, steps: int) -> None:
             assert gap <= 1e-2 * np.abs(tensor).max(), name
 
 
-def test_workers_that_are_killed_interrupted_and_left_alone(
+def test_workers_that_are_killed_interrupted_and_orphaned(
     configure: Configure, silent: Console, tmp_path: Path
 ) -> None:
     """One training through all that can happen to it; at the end nobody can tell."""
@@ -273,8 +275,8 @@ def test_a_killed_worker_is_restarted_by_torchrun_and_no_batch_is_lost(
     assert log.count("2 processes") == 2
     assert list_checkpoints(run)[-1].shards.is_dir()
     straight = config.model_copy(update={"run": str(tmp_path / "straight")})
-    alone = straight.train.model_copy(update={"workers": 1})
-    train(straight.model_copy(update={"train": alone}), console=silent)
+    single = straight.train.model_copy(update={"workers": 1})
+    train(straight.model_copy(update={"train": single}), console=silent)
     assert_as_uninterrupted(run, Path(straight.run), steps)
     cards = [(path / "README.md").read_text() for path in (run, Path(straight.run))]
     sizes = [[line for line in card.splitlines() if "parameters" in line] for card in cards]
@@ -282,7 +284,7 @@ def test_a_killed_worker_is_restarted_by_torchrun_and_no_batch_is_lost(
 
 
 @pytest.mark.slow
-def test_two_machines_go_on_after_one_has_lost_a_worker(
+def test_two_machines_resume_after_one_has_lost_a_worker(
     configure: Configure, tmp_path: Path
 ) -> None:
     """Each machine is an agent of torchrun, and counts its own restarts."""

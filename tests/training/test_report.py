@@ -37,19 +37,22 @@ def step(number: int, **changes: Any) -> Step:
     return Step(number, **(values | changes))
 
 
-def run_at(path: Path) -> Run:
-    return Run(
-        path, Config.parse({"run": str(path), "data": {"dir": "d", "source": "a", "target": "b"}})
-    )
+def run_at(path: Path, **train: Any) -> Run:
+    data = {"dir": "d", "source": "a", "target": "b"}
+    return Run(path, Config.parse({"run": str(path), "data": data, "train": train}))
 
 
-def reporter(run: Path, first: int = 0, every: int = 1, **changes: Any) -> tuple[Reporter, Any]:
+def reporter(
+    path: Path,
+    first: int = 0,
+    every: int = 1,
+    tensorboard: bool = False,
+    console: Console | None = None,
+) -> tuple[Reporter, Any]:
     """A reporter of 100 steps, and what its console shows."""
     shown = io.StringIO()
-    console = changes.pop("console", None) or Console(file=shown, width=60)
-    return Reporter(
-        run_at(run), first, 100, every, changes.pop("tensorboard", False), console
-    ), shown
+    run = run_at(path, max_steps=100, log_every=every, tensorboard=tensorboard)
+    return Reporter(run, first, console or Console(file=shown, width=60)), shown
 
 
 def log_of(run: Path) -> list[str]:
@@ -107,7 +110,7 @@ def test_at_the_end_no_time_is_left(tmp_path: Path) -> None:
     assert "0:00:00 left" in shown.getvalue()
 
 
-def test_a_record_holds_means_over_its_window_and_starts_anew(tmp_path: Path) -> None:
+def test_a_record_holds_means_over_its_window_only(tmp_path: Path) -> None:
     report, _ = reporter(tmp_path, every=2)
     with report:
         for number, loss in enumerate([1.0, 3.0, 10.0, 20.0], start=1):

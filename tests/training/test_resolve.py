@@ -92,8 +92,8 @@ def test_a_plain_config_has_work_for_all_threads(configure: Configure) -> None:
     console = Console(record=True, width=200)
     train(config, console=console)
     said = console.export_text()
-    assert "batches of 1,024 tokens per epoch" in said
-    assert ", 2 lanes" in said
+    assert "updates of 2,048 tokens, " in said
+    assert ", 2 lanes, 2 micro-batches per batch" in said
 
 
 def test_pieces_too_small_for_a_sentence_are_refused(configure: Configure) -> None:

@@ -26,7 +26,7 @@ from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.files import remove
 from kutta.metrics import Score
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.model.weights import read_origin
 from kutta.runs import Run, locked, open_run
 from kutta.runs.checkpoints import list_checkpoints
@@ -309,7 +309,7 @@ def test_a_moved_run_still_translates(
     assert len(Translator.load(checkpoint, "cpu").translate(["dog sees cat"])) == 1
 
 
-def test_a_moved_run_goes_on(configure: Configure, silently: Train, tmp_path: Path) -> None:
+def test_a_moved_run_resumes(configure: Configure, silently: Train, tmp_path: Path) -> None:
     straight = configure("train.max_steps=8")
     silently(straight)
     config = configure("train.max_steps=4", f"run={tmp_path / 'first'}")
@@ -339,7 +339,7 @@ def test_running_a_finished_run_again_changes_nothing(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_the_same_command_goes_on_exactly(
+def test_a_signal_saves_and_the_same_command_resumes_exactly(
     configure: Configure,
     silently: Train,
     monkeypatch: pytest.MonkeyPatch,
@@ -446,7 +446,7 @@ class Killed(BaseException):
         "README.md",
     ],
 )
-def test_a_run_killed_at_any_write_goes_on_exactly(
+def test_a_run_killed_at_any_write_resumes_exactly(
     configure: Configure,
     silently: Train,
     monkeypatch: pytest.MonkeyPatch,
@@ -494,7 +494,7 @@ def reference_model(
     return _models[settings]
 
 
-def test_a_killed_process_goes_on_exactly(
+def test_a_killed_process_resumes_exactly(
     configure: Configure, silently: Train, tmp_path: Path
 ) -> None:
     """SIGKILL at a moment of chance; then the same command."""
@@ -547,7 +547,7 @@ def test_a_run_of_another_config_is_refused_with_key_and_values(
     assert kept == configure("train.max_steps=4", "train.pieces=1")
 
 
-def test_free_settings_may_change_and_more_steps_go_on(
+def test_free_settings_and_more_steps_are_accepted_on_resume(
     configure: Configure, silently: Train, tmp_path: Path
 ) -> None:
     config = configure("train.max_steps=4")
@@ -583,7 +583,7 @@ def test_until_text_is_prepared_every_setting_may_change(configure: Configure) -
     assert Config.load(Path(configure().run) / "config.json").model.d_model == 16
 
 
-def test_overwrite_begins_anew(configure: Configure, silently: Train) -> None:
+def test_overwrite_starts_over(configure: Configure, silently: Train) -> None:
     silently(configure("train.max_steps=8"))
     other = configure("train.max_steps=4", "model.d_model=16")
     (Path(other.run) / "hypotheses").mkdir()
@@ -676,7 +676,11 @@ def test_the_plan_says_what_would_be_done(configure: Configure, silently: Train)
     assert "to be prepared" in plan
     assert not Path(config.run).exists(), "nothing is done"
     silently(config)
-    assert "resume from step 4" in dry_run_summary(config)
+    for steps in (4, 2):  # it cannot end before the step that it has reached
+        assert "already finished at step 4" in dry_run_summary(
+            configure(f"train.max_steps={steps}")
+        )
+    assert "resume from step 4" in dry_run_summary(configure("train.max_steps=5"))
     assert "; prepared" in dry_run_summary(config)
     with pytest.raises(InputError, match="nothing"):
         dry_run_summary(configure("data.test=['nothing']"))
@@ -804,7 +808,7 @@ def test_a_training_that_breaks_keeps_its_last_checkpoint(
     assert silently(configure("train.max_steps=8", "train.max_bad_steps=3")).ended == "finished"
 
 
-def test_a_truncated_checkpoint_is_told_and_the_one_before_goes_on(
+def test_a_truncated_checkpoint_is_reported_and_the_one_before_is_used(
     configure: Configure, silently: Train, tmp_path: Path
 ) -> None:
     straight = configure("train.max_steps=12", f"run={tmp_path / 'straight'}")

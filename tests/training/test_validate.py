@@ -12,7 +12,6 @@ from rich.console import Console
 from torch.nn import functional
 
 from kutta.config import Config
-from kutta.data.batches import PairList
 from kutta.data.tokenizer import BOS, EOS, Pretokenized
 from kutta.metrics import Score
 from kutta.model import TextModel
@@ -192,7 +191,7 @@ def test_a_text_of_empty_lines_has_a_perplexity_and_nothing_unknown(
 ) -> None:
     config, model, tokenizer = language_model
     score = word_perplexity(model, tokenizer, ["", ""], config.train, CPU)
-    ends = held_out_loss(model, PairList([([], [])]), config.train, CPU)
+    ends = held_out_loss(model, [([], [])], config.train, CPU)
     assert score.value == pytest.approx(ends.perplexity, rel=1e-6)
     assert score.details.startswith("2 words, 0.00% unknown")
 

@@ -1,5 +1,7 @@
 """How test sets are scored: what is compared with what, and what the signature says of it."""
 
+import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from kutta.runs.texts import Texts
 from kutta.translate import evaluate as module
 from kutta.translate.evaluate import evaluate, score_texts, valid_score
 from kutta.translate.translator import Translator
+from tests.test_cli import is_one_sentence, kutta
 
 RAW = ["Der Zug fährt um 9.30 Uhr ab, d.h. heute.", "Ein Nord-Süd-Gefälle gibt's auch."]
 FOUND = ["Der Zug fährt um 9.30 Uhr, d.h. heute.", "Ein Nord-Süd-Gefälle gibt's nicht."]
@@ -216,7 +219,7 @@ def test_an_evaluation_keeps_translations_and_signs_every_option(split_run: Make
     run, fixed = split_run(raw_references={"test": "raw.de"})
     options: Any = {"beam": 7, "length_penalty": 1.5, "no_repeat_ngram": 3}
     (result,) = evaluate(run, fixed, **options)
-    assert fixed.asked == (["one", "two"], options)
+    assert fixed.asked == (["one", "two"], {"on_lines": None, **options})
     assert (run.path / "hypotheses" / "test.de").read_text().splitlines() == HYPOTHESES
     assert result.hypotheses == run.path / "hypotheses" / "test.de"
     assert result.scores[0].value == pytest.approx(multi_bleu(HYPOTHESES, JOINED))
@@ -270,3 +273,79 @@ def test_other_test_sets_and_another_folder_may_be_named(
 def split_run_without_tests(run: Run) -> Run:
     named = run.config.data.model_copy(update={"test": []})
     return Run(run.path, run.config.model_copy(update={"data": named}))
+
+
+# ---- the same scores by `kutta score` -------------------------------------------------------
+
+RAW_SETTINGS: dict[str, dict[str, Any]] = {
+    "raw": {"tokenizer": "bpe"},
+    "compounds": {"tokenizer": "bpe", "split_compounds": True},
+    "split": {},
+    "split compounds": {"split_compounds": True},
+    "detokenised": {"raw_references": {"test": "raw.de"}},
+    "lower-cased": {"raw_references": {"test": "raw.de"}, "lowercased": True},
+}
+
+
+@pytest.mark.parametrize("kind", RAW_SETTINGS)
+def test_score_with_the_run_gives_the_scores_of_the_evaluation(
+    kind: str, split_run: MakeRun
+) -> None:
+    run, fixed = split_run(**RAW_SETTINGS[kind])
+    run.write_config()
+    (result,) = evaluate(run, fixed)
+    answer = kutta("score", result.hypotheses, "--run", run.path, "--json")
+    assert answer.err == ""
+    assert json.loads(answer.out) == [score.to_dict() for score in result.scores]
+    one = kutta("score", result.hypotheses, "--run", run.path, "--metric", "chrf", "--json")
+    assert json.loads(one.out) == [result.scores[2].to_dict()]
+    # The reference file instead of the test set, in the form of the run's text.
+    text = Path(run.config.data.dir) / "test.de"
+    given = kutta("score", result.hypotheses, text, "--run", run.path, "--json")
+    same = "raw_references" not in RAW_SETTINGS[kind]
+    assert (json.loads(given.out) == json.loads(answer.out)) == same
+    assert ("data.raw_references" in given.err) != same
+    compared = kutta(
+        *("score", result.hypotheses, "--run", run.path, "--json"),
+        *("--against", result.hypotheses, "--samples", 9),
+    )
+    assert [one["a"] for one in json.loads(compared.out)] == json.loads(answer.out)
+
+
+@pytest.mark.parametrize("kind", RAW_SETTINGS)
+def test_score_without_the_run_agrees_or_says_why_not(kind: str, split_run: MakeRun) -> None:
+    run, fixed = split_run(**RAW_SETTINGS[kind])
+    run.write_config()
+    (result,) = evaluate(run, fixed)
+    text = Path(run.config.data.dir) / "test.de"
+    answer = kutta("score", result.hypotheses, text, "--json")
+    assert answer.err.count("\n") == 1
+    assert f"add --run {run.path} for its numbers" in answer.err
+    options: list[object] = [] if run.config.data.tokenizer == "split" else ["--tokenize", "de"]
+    options += ["--split-compounds"] if run.config.data.split_compounds else []
+    if "raw_references" not in RAW_SETTINGS[kind]:  # options alone give the same numbers
+        if run.config.data.tokenizer == "split":
+            text.write_text("".join(f"{line}\n" for line in JOINED))
+        answer = kutta("score", result.hypotheses, text, *options, "--json")
+        assert "--run" not in answer.err
+        values = [score["value"] for score in json.loads(answer.out)]
+        assert values == [score.value for score in result.scores]
+
+
+def test_score_finds_the_test_set_by_the_name_of_the_file(split_run: MakeRun) -> None:
+    run, fixed = split_run(test=["test", "other"])
+    for language in ("en", "de"):
+        (Path(run.config.data.dir) / f"other.{language}").write_text("eins .\nzwei .\n")
+    run.write_config()
+    test, other = evaluate(run, fixed)
+    found = [
+        kutta("score", one.hypotheses, "--run", run.path, "--json").out for one in (test, other)
+    ]
+    for one, out in zip((test, other), found, strict=True):
+        assert json.loads(out) == [score.to_dict() for score in one.scores]
+    copy = run.path.parent / "copy.txt.gz"
+    assert test.hypotheses is not None
+    copy.write_bytes(gzip.compress(test.hypotheses.read_bytes()))
+    is_one_sentence(kutta("score", copy, "--run", run.path), "--test NAME", "test, other")
+    named = kutta("score", copy, "--run", run.path, "--test", "test", "--json").out
+    assert named == found[0]

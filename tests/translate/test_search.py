@@ -15,7 +15,7 @@ from torch import Tensor
 from kutta.config import DecodeConfig, ModelConfig, Sampling
 from kutta.data.tokenizer import BOS, EOS, PAD, UNK
 from kutta.model import TranslationModel
-from kutta.model.build import build_model
+from kutta.model.transformer import build_model
 from kutta.translate.hypothesis import Hypothesis, highest
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import Ensemble, SingleModel

@@ -17,8 +17,8 @@ from kutta.config import Config, DecodeConfig
 from kutta.data.tokenizer import BPE, EOS, Pretokenized, Tokenizer, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TranslationModel
-from kutta.model.build import build_model
-from kutta.model.weights import read_tensors, save_weights, write_tensors
+from kutta.model.transformer import build_model
+from kutta.model.weights import own_tensors, read_tensors, write_tensors
 from kutta.translate import Ensemble, Sampling, SingleModel, Translator, beam_search, choose_device
 from kutta.translate.translator import LONGEST_SOURCE
 
@@ -56,7 +56,7 @@ def write_run(folder: Path, seed: int = 0, tokenizer: Tokenizer = SPLIT) -> Path
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(CONFIG.to_json())
     Tokenizers(tokenizer, tokenizer).save(folder)
-    save_weights(tiny(seed, tokenizer, tokenizer), folder / "model.safetensors")
+    write_tensors(own_tensors(tiny(seed, tokenizer, tokenizer)), folder / "model.safetensors")
     return folder
 
 
@@ -267,22 +267,42 @@ def test_a_wrong_option_is_one_sentence(options: dict[str, Any], sentence: str) 
 
 
 def test_one_translation_of_a_line_has_no_n_best() -> None:
-    with pytest.raises(InputError, match="no option n_best"):
-        translator().translate(LINES, n_best=2)  # type: ignore[call-arg]
+    for method in (translator().translate, translator().translate_stream):
+        with pytest.raises(InputError, match=r"one translation .* hypotheses\(lines, n_best=2\)"):
+            method(LINES, n_best=2)  # type: ignore[call-arg]
     with pytest.raises(InputError, match='n_best = "2" is not valid: write an integer'):
         translator().hypotheses(LINES, n_best="2")  # type: ignore[arg-type]
 
 
 def test_signatures_and_objects_are_readable() -> None:
     names = ["beam", "length_penalty", "min_length", "max_length", "no_repeat_ngram"]
+    others = ["sampling", "chunk", "on_lines"]
     for method in (Translator.translate, Translator.translate_stream):
         shown = inspect.signature(method)
-        assert [*shown.parameters] == ["self", "lines", *names, "sampling", "chunk"]
+        assert [*shown.parameters] == ["self", "lines", *names, *others]
         assert shown.parameters["beam"].annotation == int | None
     for method in (Translator.hypotheses, Translator.hypotheses_stream):
         shown = inspect.signature(method)
-        assert [*shown.parameters] == ["self", "lines", "n_best", *names, "sampling", "chunk"]
+        assert [*shown.parameters] == ["self", "lines", "n_best", *names, *others]
     assert repr(translator()).startswith("Translator(1 model on cpu, DecodeConfig(beam=3, ")
+
+
+def test_progress_is_reported_by_batch_and_streams_start_with_small_chunks() -> None:
+    lines = ["w1", "", "w4"] * 330
+    for method in (Translator.translate, Translator.translate_stream):
+        done: list[int] = []
+        assert len(list(method(translator(), lines, on_lines=done.append))) == len(lines)
+        assert sum(done) == len(lines)
+        assert len(done) > 2
+    read: list[int] = []
+    stream = translator().translate_stream(read.append(n) or line for n, line in enumerate(lines))
+    sizes: list[int] = []
+    for number, _ in enumerate(stream):
+        if sum(sizes) == number:
+            sizes.append(len(read) - number)
+    assert sizes[:4] == [64, 128, 256, 512]
+    with pytest.raises(InputError, match="on_lines"):
+        translator().translate(lines, on_lines=3)  # type: ignore[arg-type]
 
 
 # ---- beside training -------------------------------------------------------------------------
@@ -323,7 +343,7 @@ def test_separate_vocabularies_are_loaded(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     Tokenizers(SPLIT, target).save(run)
     model = tiny(1, SPLIT, target)
-    save_weights(model, run / "model.safetensors")
+    write_tensors(own_tensors(model), run / "model.safetensors")
     expected = Translator(model, Tokenizers(SPLIT, target), CONFIG.decode).translate(LINES)
     assert Translator.load(run).translate(LINES) == expected
     assert set(" ".join(expected).split()) <= {"x", "y", "z"}
@@ -338,21 +358,21 @@ def test_a_run_remembers_how_much_of_a_source_its_model_reads(tmp_path: Path) ->
     cut = [" ".join(line.split()[:2]) for line in LINES]
     assert Translator.load(run).translate(LINES) == translator().translate(cut)
     checkpoint = run / "checkpoints" / "step-00000500"
-    save_weights(tiny(2), checkpoint / "model.safetensors")
+    write_tensors(own_tensors(tiny(2)), checkpoint / "model.safetensors")
     assert Translator.load([checkpoint, run]).max_source == 2
 
 
 def test_a_checkpoint_takes_settings_and_vocabulary_from_its_run(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", seed=1)
     checkpoint = run / "checkpoints" / "step-00000500"
-    save_weights(tiny(2), checkpoint / "model.safetensors")
+    write_tensors(own_tensors(tiny(2)), checkpoint / "model.safetensors")
     assert Translator.load(checkpoint).translate(LINES) == translator(2).translate(LINES)
 
 
 def test_an_ensemble_is_loaded_from_runs_and_checkpoints(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", seed=1)
     checkpoint = run / "checkpoints" / "step-00000500"
-    save_weights(tiny(2), checkpoint / "model.safetensors")
+    write_tensors(own_tensors(tiny(2)), checkpoint / "model.safetensors")
     other = write_run(tmp_path / "b", seed=3)
     loaded = Translator.load([run, checkpoint, str(other)])
     source = torch.tensor([[*SPLIT.encode("w1 w2 w3"), EOS]])
@@ -389,7 +409,7 @@ def test_what_is_not_a_run_is_named(tmp_path: Path) -> None:
         Translator.load([])
 
 
-def test_unfinished_training_says_how_to_go_on(tmp_path: Path) -> None:
+def test_unfinished_training_says_how_to_resume(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     (run / "model.safetensors").unlink()
     refuse(run, "no model.safetensors", "kutta train", "checkpoints")
