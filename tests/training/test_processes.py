@@ -49,7 +49,6 @@ def test_one_process_is_a_group_of_its_own() -> None:
     assert SINGLE.is_main
     assert list(SINGLE.share(range(3, 6))) == [3, 4, 5]
     assert not ProcessGroup(1, 2).is_main
-    SINGLE.barrier()
 
 
 def test_what_torchrun_says_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:

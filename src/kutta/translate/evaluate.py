@@ -19,7 +19,6 @@ from kutta.metrics import (
     moses_signature,
     multi_bleu,
     sacre,
-    sacre_bleu,
 )
 from kutta.metrics.score import Counts
 from kutta.runs import Run
@@ -71,8 +70,11 @@ def evaluate(
 
 def eval_sets(run: Run, tests: Sequence[str] = (), data_dir: str | None = None) -> list[EvalSet]:
     """Read the test sets, all before the first is translated."""
+    names = tests or run.config.data.test
+    if not names:
+        raise InputError("There is no test set; give one, or list them as data.test in the config.")
     texts = texts_of(run, data_dir)
-    pairs_of = {name: texts.test(name) for name in test_names(run, tests)}
+    pairs_of = {name: texts.test(name) for name in names}
     return [
         EvalSet(name, pairs, texts.raw_references(name, len(pairs)))
         for name, pairs in pairs_of.items()
@@ -89,7 +91,7 @@ def evaluate_set(
     """Translate a test set, keep the translations in the run, and score them."""
     decode, data = translator.config.changed(**search), run.config.data
     found = translator.translate([source for source, _ in test.pairs], on_lines=on_lines, **search)
-    path = run.hypotheses / f"{Path(test.name).name}.{data.target}"
+    path = run.outputs("hypotheses") / f"{Path(test.name).name}.{data.target}"
     write_text(path, "".join(line + "\n" for line in found))
     scores = score_texts(found, test.references(data), data, test.raw)
     signature = f"{run.signature}|{_search_signature(decode)}"
@@ -101,14 +103,6 @@ def texts_of(run: Run, data_dir: str | None) -> Texts:
     if data_dir is None:
         return run.texts
     return Texts(None, run.config.data.model_copy(update={"dir": data_dir}))
-
-
-def test_names(run: Run, tests: Sequence[str]) -> Sequence[str]:
-    """The given test sets, or those of the config."""
-    names = tests or run.config.data.test
-    if not names:
-        raise InputError("There is no test set; give one, or list them as data.test in the config.")
-    return names
 
 
 def reference_texts(lines: Sequence[str], data: DataConfig) -> list[str]:
@@ -141,35 +135,25 @@ def metrics_of(data: DataConfig, raw: bool = False) -> dict[str, Metric]:
     bleu = multi_bleu(language=None if split else rules, split_compounds=data.split_compounds)
     kinds = {"sacrebleu": BLEU, "chrf": CHRF}
     metrics = {name: sacre(kind, lowercase=lowercase) for name, kind in kinds.items()}
-    if split and raw:
-        metrics = {name: _detokenised(metric, rules) for name, metric in metrics.items()}
-    elif split:
-        metrics = {name: _of_tokenised_text(metric) for name, metric in metrics.items()}
+    if split:
+        metrics = {name: _of_split_text(metric, rules) for name, metric in metrics.items()}
     return {"bleu": bleu, **metrics}
 
 
-def _detokenised(metric: Metric, rules: str) -> Metric:
-    """The metric of detokenised hypotheses."""
+def _of_split_text(metric: Metric, rules: str) -> Metric:
+    """The metric of hypotheses detokenised by Moses' rules, or without rules as they are."""
 
     def count(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:
-        return metric.count(moses_detokenize(hypotheses, rules), references)
+        texts = moses_detokenize(hypotheses, rules) if rules else hypotheses
+        return metric.count(texts, references)
 
     def score(sums: Counts, references: int) -> Score:
         found = metric.score(sums, references)
-        return replace(found, signature=f"{found.signature}|detok:{moses_signature(rules)}")
+        how = f"detok:{moses_signature(rules)}" if rules else "text:tokenised"
+        name = found.name if rules else tokenised(found.name)
+        return replace(found, name=name, signature=f"{found.signature}|{how}")
 
     return Metric(count, score)
-
-
-def _of_tokenised_text(metric: Metric) -> Metric:
-    """The metric with a name and a signature that say that the text was tokenised."""
-
-    def score(sums: Counts, references: int) -> Score:
-        found = metric.score(sums, references)
-        signature = f"{found.signature}|text:tokenised"
-        return replace(found, name=tokenised(found.name), signature=signature)
-
-    return Metric(metric.count, score)
 
 
 def tokenised(metric: str) -> str:
@@ -179,10 +163,9 @@ def tokenised(metric: str) -> str:
 
 def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig) -> Score:
     """The validation score during training: tokenised BLEU of split text, else sacreBLEU."""
-    texts = reference_texts(references, data)
-    if data.tokenizer == "split" or data.split_compounds:
-        return metrics_of(data)["bleu"](hypotheses, texts)
-    return sacre_bleu(hypotheses, texts)
+    tokenised_text = data.tokenizer == "split" or data.split_compounds
+    metric = metrics_of(data)["bleu" if tokenised_text else "sacrebleu"]
+    return metric(hypotheses, reference_texts(references, data))
 
 
 def _search_signature(decode: DecodeConfig) -> str:

@@ -78,10 +78,6 @@ class ProcessGroup:
             dist.broadcast_object_list(sent, src=0, group=self.gloo)
         return sent
 
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        self.sum(0.0)
-
 
 SINGLE = ProcessGroup()
 
