@@ -15,7 +15,7 @@ from kutta.errors import InputError
 from kutta.runs import Run
 from kutta.runs.texts import Texts
 from kutta.translate import evaluate as module
-from kutta.translate.evaluate import evaluate, score_texts, valid_score
+from kutta.translate.evaluate import Evaluation, eval_sets, evaluate_set, score_texts, valid_score
 from kutta.translate.translator import Translator
 from tests.test_cli import is_one_sentence, kutta
 
@@ -31,6 +31,11 @@ HYPOTHESES = ["ein nord-süd-gefälle , sagt sie .", "der hund rennt über die s
 
 def data(**settings: Any) -> DataConfig:
     return DataConfig.model_validate({"dir": "d", "source": "en", "target": "de"} | settings)
+
+
+def evaluate(run: Run, translator: Translator, *of: Any, **search: Any) -> list[Evaluation]:
+    """The evaluations of the test sets `of`, by default those of the config."""
+    return [evaluate_set(run, translator, one, **search) for one in eval_sets(run, *of)]
 
 
 def multi_bleu(hypotheses: list[str], references: list[str]) -> float:

@@ -9,8 +9,9 @@ import numpy as np
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
+from kutta import __version__
 from kutta.metrics.moses import moses_signature, moses_tokenize, split_hyphens
-from kutta.metrics.score import Counts, Lines, Metric, Score, version_of
+from kutta.metrics.score import Counts, Lines, Metric, Score
 
 
 def multi_bleu(
@@ -39,7 +40,7 @@ def multi_bleu(
     def score(sums: Counts, references: int) -> Score:
         signature = (
             f"kutta|tokenized|multi-bleu|nrefs:{references}|{settings}"
-            f"|smooth:none|version:{version_of('kutta')}"
+            f"|smooth:none|version:{__version__}"
         )
         return replace(bleu.score(sums, references), name="BLEU", signature=signature)
 

@@ -64,11 +64,11 @@ class OutputLayer(nn.Module):
 class TextModel(nn.Module):
     """A model that gives the next token of a text: what training, search and sampling know of it.
 
-    A kind of it sets `pad`, `target_embedding`, `decoder` and `output`, in the order in which its
+    A kind of it sets `target_embedding`, `decoder` and `output`, in the order in which its
     parameters are to be drawn, and defines forward(source, target_in) -> hidden states (T, B, d).
     """
 
-    pad: int
+    pad = 0
     target_embedding: Embedding
     decoder: Stack
     output: OutputLayer | None  # None: tied to the target embedding

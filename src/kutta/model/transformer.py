@@ -29,8 +29,6 @@ class TranslationModel(TextModel):
     makes the target embedding the output layer too; otherwise that has its own matrix.
     """
 
-    pad = 0
-
     def __init__(
         self,
         encoder: StackShape,
@@ -84,8 +82,6 @@ class LanguageModel(TextModel):
 
     The output layer has a matrix of its own, or with `tied` that of the embedding.
     """
-
-    pad = 0
 
     def __init__(self, shape: StackShape, vocabulary: int, tied: bool = False) -> None:
         super().__init__()

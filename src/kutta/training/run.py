@@ -38,7 +38,7 @@ from kutta.training.card import direction, method_of
 from kutta.training.checkpoint import Progress, resume
 from kutta.training.final import final_model_of
 from kutta.training.loop import Step, make_trainer
-from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join, restarts
+from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join
 from kutta.training.parallel.launch import launch
 from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.session import OnStep, Outcome, Session
@@ -174,8 +174,8 @@ def _is_restart(path: Path) -> bool:
 
     Each node counts its own restarts, so one that joined later has counted none.
     """
-    file = path / JOB
-    return restarts() > 0 or (file.is_file() and file.read_text(encoding="utf-8") == job())
+    file, restarts = path / JOB, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return restarts > 0 or (file.is_file() and file.read_text(encoding="utf-8") == job())
 
 
 def _open(

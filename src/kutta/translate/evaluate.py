@@ -48,28 +48,16 @@ class EvalSet:
     pairs: Pairs
     raw: list[str] | None
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
     def references(self, data: DataConfig) -> list[str]:
         """Its references in the form of hypotheses."""
         return reference_texts([target for _, target in self.pairs], data)
 
 
-def evaluate(
-    run: Run,
-    translator: Translator,
-    tests: Sequence[str] = (),
-    data_dir: str | None = None,
-    **search: Unpack[SearchOptions],
-) -> list[Evaluation]:
-    """Score test sets: by default those of the config; from `data_dir` if given."""
-    sets = eval_sets(run, tests, data_dir)
-    return [evaluate_set(run, translator, one, **search) for one in sets]
-
-
 def eval_sets(run: Run, tests: Sequence[str] = (), data_dir: str | None = None) -> list[EvalSet]:
-    """Read the test sets, all before the first is translated."""
+    """Read test sets, by default those of the config, from `data_dir` if given.
+
+    All are read before the first is translated.
+    """
     names = tests or run.config.data.test
     if not names:
         raise InputError("There is no test set; give one, or list them as data.test in the config.")
@@ -95,7 +83,7 @@ def evaluate_set(
     write_text(path, "".join(line + "\n" for line in found))
     scores = score_texts(found, test.references(data), data, test.raw)
     signature = f"{run.signature}|{_search_signature(decode)}"
-    return Evaluation(test.name, len(test), scores, path, signature)
+    return Evaluation(test.name, len(test.pairs), scores, path, signature)
 
 
 def texts_of(run: Run, data_dir: str | None) -> Texts:

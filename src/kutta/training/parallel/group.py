@@ -92,11 +92,6 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def restarts() -> int:
-    """How often the launcher has restarted the ranks of this machine."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-
-
 def job() -> str:
     """The name of the launcher's job; "" if it has none."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
