@@ -43,9 +43,7 @@ class DecodeConfig(Section):
     def changed(self, **options: Unpack[SearchOptions]) -> "DecodeConfig":
         """A validated copy with these search options; None keeps the setting."""
         check_names(options, SearchOptions.__annotations__)
-        changes: dict[str, Any] = {
-            name: value for name, value in options.items() if value is not None
-        }
+        changes: Any = {name: value for name, value in options.items() if value is not None}
         return DecodeConfig(**(self.model_dump() | changes))
 
 

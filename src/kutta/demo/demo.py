@@ -87,8 +87,7 @@ def run_demo(folder: Path, solver: str, seed: int, overwrite: bool, console: Con
 
 def _samples(config: Config, translator: Translator) -> Table:
     """A few unseen sentences with their translations and references."""
-    data = config.data
-    pairs = list(read_pairs(Path(data.dir), "test", data.source, data.target))[:SAMPLES]
+    pairs = list(read_pairs(config.data, "test"))[:SAMPLES]
     found = translator.translate([source for source, _ in pairs])
     table = Table(title="Sentences the model has never seen", show_lines=True)
     for column in ("source", "translation", "correct, or the reference"):

@@ -7,18 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kutta.ode.gamma import GAMMAS
-from kutta.ode.methods import METHODS, tableau_of
+from kutta.ode.methods import METHODS
 from kutta.ode.tableau import TABLEAUX, ButcherTableau, measured_order, order_conditions
 
-__all__ = [
-    "GAMMAS",
-    "METHODS",
-    "TABLEAUX",
-    "ButcherTableau",
-    "measured_order",
-    "order_conditions",
-    "tableau_of",
-]
+__all__ = ["GAMMAS", "METHODS", "TABLEAUX", "ButcherTableau", "measured_order", "order_conditions"]
 
 if TYPE_CHECKING:
     from kutta.ode.solver import *  # noqa: F403
