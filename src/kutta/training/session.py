@@ -12,6 +12,7 @@ import torch
 from kutta.config import TrainConfig
 from kutta.data.batches import BatchStream
 from kutta.files import write_text
+from kutta.metrics.texts import valid_score
 from kutta.model import TextModel, TranslationModel
 from kutta.model.weights import fill
 from kutta.runs import Run
@@ -25,7 +26,6 @@ from kutta.training.parallel.shards import whole_tensors
 from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation, held_out_loss, improves
-from kutta.translate.evaluate import valid_score
 from kutta.translate.translator import Translator
 
 OnStep = Callable[[Step], object]
