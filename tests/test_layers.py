@@ -26,7 +26,8 @@ ENTRY_POINTS = {"__init__", "__main__"}  # the public interface: they may import
 OPEN_TO_ALL = {"__version__"}  # the only name that packages may import from `kutta` itself
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 9_850  # of all packages below the last layer
+# Of all packages below the last layer: 8,000, and the features in the CHANGELOG's table.
+MAX_CORE_LINES = 8_000 + 1_697
 
 Graph = dict[str, set[str]]
 
@@ -136,7 +137,7 @@ def test_every_file_is_short() -> None:
 def test_the_core_is_small() -> None:
     core = {name for names in LAYERS[:-1] for name in names}
     files = [file for file in python_files(PACKAGE) if package_of(file, PACKAGE) in core]
-    assert sum(count_lines(file) for file in files) < MAX_CORE_LINES
+    assert sum(count_lines(file) for file in files) <= MAX_CORE_LINES
 
 
 # The import checks above pass on a clean package; these show that they can fail.

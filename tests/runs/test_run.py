@@ -113,7 +113,7 @@ def test_a_checkpoint_is_loaded_as_its_run_with_its_weights(toy_run: Path) -> No
     assert at_first.weights == first.weights
     assert f"|step:{first.step}" in at_first.signature
     assert f"|{read_origin(run.final_weights)}" in run.signature
-    assert at_first.hypotheses == run.path / "hypotheses" / first.path.name
+    assert at_first.outputs("hypotheses") == run.path / "hypotheses" / first.path.name
 
 
 def test_what_is_no_run_is_told(tmp_path: Path) -> None:

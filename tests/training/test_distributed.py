@@ -62,7 +62,7 @@ def perform(job: Job, group: ProcessGroup) -> dict[str, Any]:
     if job.begin and group.is_main:
         begin = Path(job.begin)
         shutil.copytree(begin, run / "checkpoints" / begin.name)
-    group.barrier()
+    group.sum(0.0)  # wait for all ranks
     tokenizers = Tokenizers.load(run)
     store = Store.open(run / "store" / "train.arrow")
     stream = BatchStream(store, config.train.micro_tokens, config.train.seed)

@@ -13,11 +13,11 @@ from kutta.analysis.subject import Subject, Track
 from kutta.analysis.variants import check_method, with_method
 from kutta.data.batches import Batch
 from kutta.errors import InputError
+from kutta.metrics.texts import valid_score
 from kutta.model import Stack, TextModel, TranslationModel
 from kutta.model.arithmetic import cost_of
 from kutta.ode.methods import METHODS as ALL_METHODS
 from kutta.training.objective import token_loss
-from kutta.translate.evaluate import valid_score
 from kutta.translate.scorer import scorer_of
 from kutta.translate.search import beam_search
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 import zstandard
 
-from kutta.config.data import language_of, places
+from kutta.config.data import DataConfig, language_of, places
 from kutta.data.language import FUNCTION_WORDS
 from kutta.errors import InputError
 
@@ -106,25 +106,20 @@ def read_stream(stream: Iterable[bytes], name: str) -> Iterator[str]:
         yield _decode(raw, name, number)
 
 
-def read_pairs(
-    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
-) -> Iterator[tuple[str, str]]:
-    """The sentence pairs of a corpus: `name.source` beside `name.target`, or a TSV file.
+def read_pairs(data: DataConfig, name: str) -> Iterator[tuple[str, str]]:
+    """The sentence pairs of a corpus in data.dir: `name.source` and `name.target`, or a TSV file.
 
-    The TSV is `name`, or `name.tsv` where neither of the two files exists. `columns` are the
+    The TSV is `name`, or `name.tsv` where neither of the two files exists. data.columns are the
     languages of its columns; by default its header line names them, or there are two, source and
     target. Without a source language (a language model) each line of `name.target` has an empty
     source.
     """
-    chunks = read_chunks(folder, name, source, target, columns)
-    return (pair for chunk in chunks for pair in zip(*chunk.decode(), strict=True))
+    return (pair for chunk in read_chunks(data, name) for pair in zip(*chunk.decode(), strict=True))
 
 
-def read_chunks(
-    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
-) -> Iterator[LineChunk]:
+def read_chunks(data: DataConfig, name: str) -> Iterator[LineChunk]:
     """The corpus that `read_pairs` reads, in chunks of lines."""
-    files, picked, header = _find(folder, name, source, target, columns)
+    files, picked, header = _find(data, name)
     names, start = tuple(map(str, files)), 2 if header else 1
     first = start
     for parts in zip_longest(*(_line_lists(file, header) for file in files), fillvalue=()):
@@ -140,14 +135,12 @@ def read_chunks(
         yield LineChunk(names, tuple(map(b"".join, parts)), first, picked)
         first += counts[0]
     if first == start:
-        raise InputError(f"The corpus {name!r} in {folder} is empty; it needs at least one line.")
+        raise InputError(f"The corpus {name!r} in {data.dir} is empty; it needs at least one line.")
 
 
-def count_pairs(
-    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
-) -> int:
+def count_pairs(data: DataConfig, name: str) -> int:
     """The number of pairs of a corpus, without decoding them."""
-    found = _find(folder, name, source, target, columns)
+    found = _find(data, name)
     return _count_lines(found.files[0]) - found.header
 
 
@@ -164,23 +157,24 @@ class _Found(NamedTuple):
     header: bool = False
 
 
-def _find(folder: Path, name: str, source: str, target: str, columns: Sequence[str]) -> _Found:
+def _find(data: DataConfig, name: str) -> _Found:
     """The files of a corpus: a TSV, or one file for each language."""
-    languages = [language for language in (source, target) if language]
-    if source and name.endswith(TSV):
-        return _tsv(locate(folder, name), source, target, columns)
-    if source and not any(_present(folder, f"{name}.{language}") for language in languages):
+    folder, languages = Path(data.dir), [side for side in (data.source, data.target) if side]
+    if data.source and name.endswith(TSV):
+        return _tsv(locate(folder, name), data)
+    if data.source and not any(_present(folder, f"{name}.{language}") for language in languages):
         path = _present(folder, f"{name}.tsv")
         if path:
-            return _tsv(path, source, target, columns)
+            return _tsv(path, data)
     return _Found([locate(folder, name, language) for language in languages])
 
 
-def _tsv(path: Path, source: str, target: str, named: Sequence[str]) -> _Found:
-    """A TSV and its columns: `named`, or those of its header, or source and target.
+def _tsv(path: Path, data: DataConfig) -> _Found:
+    """A TSV and its columns: data.columns, or those of its header, or source and target.
 
     Its first line is a header if two of its cells are the two languages.
     """
+    source, target, named = data.source, data.target, data.columns
     with _open(path) as stream:
         cells = _decode(next(iter(stream), b""), str(path), 1).split("\t")
     by_header = places(cells, source, target)

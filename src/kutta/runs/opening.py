@@ -94,7 +94,7 @@ def check_same(config: Config) -> None:
 def check_text(data: DataConfig, names: Iterable[str]) -> None:
     """Read the first pair of each corpus, to find a missing file now and not in an hour."""
     for name in names:
-        next(read_pairs(Path(data.dir), name, data.source, data.target, data.columns))
+        next(read_pairs(data, name))
 
 
 def prepare_run(run: Run, overwrite: bool = False) -> Report | None:

@@ -118,11 +118,6 @@ class Run:
         """The final weights, or those of the checkpoint."""
         return self.checkpoint.weights if self.checkpoint else self.final_weights
 
-    @property
-    def hypotheses(self) -> Path:
-        """The folder of translations."""
-        return self.outputs("hypotheses")
-
     def outputs(self, kind: str) -> Path:
         """The folder for what a command writes about the model.
 
@@ -194,12 +189,21 @@ class Run:
 
     def load_model(self) -> TextModel:
         """The model with the weights of the run or the checkpoint, in evaluation mode."""
-        try:
-            return self._read_model()
-        except InputError:
-            if self.weights.is_file():
-                raise
-            raise InputError(self._without_weights()) from None
+        if not self.weights.is_file():
+            raise InputError(self._without_weights())
+        shapes = read_shapes(self.weights)
+        for side in ("source", "target"):
+            known = len(getattr(self.tokenizers, side))
+            rows = shapes.get(f"{side}_embedding.tokens.weight", (known,))[0]
+            if rows != known:
+                raise InputError(
+                    f"The model {self.weights} was trained with {rows:,} {side} tokens but the "
+                    f"vocabulary in {self.path} has {known:,}; restore the tokenizer it "
+                    "was trained with."
+                )
+        model = self.build_model()
+        fill(model, read_tensors(self.weights), str(self.weights))
+        return model.eval()
 
     def _without_weights(self) -> str:
         """Why the weights are missing, in one sentence."""
@@ -214,21 +218,6 @@ class Run:
             f"checkpoint (--checkpoint best, --checkpoint last, or a folder in "
             f"{self.path / FOLDER}), or run `kutta train {self.path}` to resume."
         )
-
-    def _read_model(self) -> TextModel:
-        shapes = read_shapes(self.weights)
-        for side in ("source", "target"):
-            known = len(getattr(self.tokenizers, side))
-            rows = shapes.get(f"{side}_embedding.tokens.weight", (known,))[0]
-            if rows != known:
-                raise InputError(
-                    f"The model {self.weights} was trained with {rows:,} {side} tokens but the "
-                    f"vocabulary in {self.path} has {known:,}; restore the tokenizer it "
-                    "was trained with."
-                )
-        model = self.build_model()
-        fill(model, read_tensors(self.weights), str(self.weights))
-        return model.eval()
 
 
 def read_records(metrics: Path) -> list[dict[str, Any]]:

@@ -71,9 +71,9 @@ class Texts:
                     write_text(self.folder / f"{base}.{side}", text)
 
     def _pairs(self, name: str, base: str) -> Pairs:
-        data, target = self.data, self._copy(base, "target")
+        target = self._copy(base, "target")
         if target is None:
-            return list(read_pairs(Path(data.dir), name, data.source, data.target, data.columns))
+            return list(read_pairs(self.data, name))
         source = target.with_suffix(".source")
         return list(zip(read_lines(source), read_lines(target), strict=True))
 

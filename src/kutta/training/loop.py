@@ -31,7 +31,7 @@ from kutta.training.parallel.distributed import (
 )
 from kutta.training.parallel.group import SINGLE, ProcessGroup
 from kutta.training.parallel.lanes import Lane, Lanes
-from kutta.training.precision import LossScale, autocast, set_matrix_products
+from kutta.training.precision import LossScale, autocast
 from kutta.training.schedule import learning_rate
 from kutta.training.validate import Validation
 
@@ -95,7 +95,7 @@ def make_trainer(
     lanes: int = 1,
 ) -> Trainer:
     """A trainer at step 0; several lanes need a single process on a CPU."""
-    set_matrix_products(config)
+    torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
     model.to(device)
     if device.type == "cpu":
         keep_freed_memory()

@@ -157,17 +157,10 @@ class NullReporter:
     def info(self, text: str, shown: bool = True) -> None: ...
 
 
-def last_validation(run: Run) -> Validation | None:
-    """The newest recorded validation; None if there is none."""
-    records = [record for record in run.records() if record["kind"] == "valid"]
-    return Validation.from_dict(records[-1]) if records else None
-
-
-def validation_at(run: Run, step: int) -> Validation | None:
-    """The recorded validation of this step; None if there is none."""
-    records = (r for r in run.records() if (r["kind"], r["step"]) == ("valid", step))
-    found = next(records, None)
-    return Validation.from_dict(found) if found else None
+def recorded_validation(run: Run, step: int | None = None) -> Validation | None:
+    """The recorded validation of this step, by default the newest; None if there is none."""
+    found = [r for r in run.records() if r["kind"] == "valid" and step in (None, r["step"])]
+    return Validation.from_dict(found[-1]) if found else None
 
 
 @contextmanager

@@ -38,9 +38,9 @@ from kutta.training.card import direction, method_of
 from kutta.training.checkpoint import Progress, resume
 from kutta.training.final import final_model_of
 from kutta.training.loop import Step, make_trainer
-from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join, restarts
+from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join
 from kutta.training.parallel.launch import launch
-from kutta.training.report import NullReporter, Reporter, last_validation
+from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.session import OnStep, Outcome, Session
 
 __all__ = ["Outcome", "Step", "dry_run_summary", "local_device", "train", "work"]
@@ -76,7 +76,7 @@ def train(
         (done,) = group.broadcast(done)
         run = Run.load(path)
         if done is not None:
-            return Outcome(path, done["step"], done["ended"], last_validation(run))
+            return Outcome(path, done["step"], done["ended"], recorded_validation(run))
         division = divide(run.config, device, machine, group.world_size if launched else 0)
         if not launched and (idle := idle_gpus(division, run.config, device, machine)):
             console.print(idle, highlight=False, markup=False)
@@ -90,7 +90,7 @@ def train(
                 "would start; set train.workers = 1, or start this program with torchrun."
             )
         ended = launch(path, division.processes, console.quiet)
-        return Outcome(path, **ended, validation=last_validation(run))
+        return Outcome(path, **ended, validation=recorded_validation(run))
 
 
 def _check_arguments(
@@ -149,7 +149,7 @@ def work(
         # Read it now: missing text should not end training at the first validation.
         translates = settings.valid_bleu and not run.config.language_model
         pairs = run.texts.valid() if translates and group.is_main else []
-        latest = last_validation(run)
+        latest = recorded_validation(run)
         reporter = Reporter(run, trainer.step, console) if group.is_main else NullReporter()
         session = Session(run, trainer, reporter, progress, pairs, whole, latest, on_step)
         return session.run_to_end(stream)
@@ -174,8 +174,8 @@ def _is_restart(path: Path) -> bool:
 
     Each node counts its own restarts, so one that joined later has counted none.
     """
-    file = path / JOB
-    return restarts() > 0 or (file.is_file() and file.read_text(encoding="utf-8") == job())
+    file, restarts = path / JOB, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return restarts > 0 or (file.is_file() and file.read_text(encoding="utf-8") == job())
 
 
 def _open(

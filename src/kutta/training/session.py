@@ -12,6 +12,7 @@ import torch
 from kutta.config import TrainConfig
 from kutta.data.batches import BatchStream
 from kutta.files import write_text
+from kutta.metrics.texts import valid_score
 from kutta.model import TextModel, TranslationModel
 from kutta.model.weights import fill
 from kutta.runs import Run
@@ -22,10 +23,9 @@ from kutta.training.final import Candidate, candidates, choose, final_record
 from kutta.training.loop import Step, Trainer, fit, try_largest_batch
 from kutta.training.parallel.distributed import is_sharded
 from kutta.training.parallel.shards import whole_tensors
-from kutta.training.report import NullReporter, Reporter, validation_at
+from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation, held_out_loss, improves
-from kutta.translate.evaluate import valid_score
 from kutta.translate.translator import Translator
 
 OnStep = Callable[[Step], object]
@@ -185,7 +185,7 @@ class Session:
             chosen, measured = choose(found, partial(self._try, bleu=by == "bleu"), by)
             validation = self._try(chosen, bleu=True)
         else:
-            validation = validation_at(run, chosen.checkpoints[-1].step)
+            validation = recorded_validation(run, chosen.checkpoints[-1].step)
         average(chosen.checkpoints, run.final_weights)
         card = model_card(run.config, self.trainer, validation, chosen.name, measured)
         write_text(run.card, card)
