@@ -17,36 +17,12 @@ import pytest
 from kutta.cli import main
 from kutta.config import Config
 from kutta.ode import GAMMAS, METHODS
+from tests.conftest import toy_toml
 
-CONFIG = """
-run = "run"
-
-[data]
-dir = "text"
-source = "xx"
-target = "yy"
-test = ["test"]
-vocab_size = 300
-
-[model]
-d_model = 16
-ffn = 32
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-
-[train]
-max_steps = 4
-save_every = 2
-batch_tokens = 300
-warmup = 2
-tensorboard = false
-threads = 1
-
-[decode]
-beam = 2
-average = 2
-"""
+CONFIG = toy_toml(
+    model={"gamma": "tableau"},
+    train={"max_steps": 4, "save_every": 2, "warmup": 2, "log_every": 50},
+)
 
 COMMANDS = [
     *("demo", "prepare", "train", "translate", "evaluate", "score", "average", "info", "methods"),

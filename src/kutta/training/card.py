@@ -46,6 +46,7 @@ def model_card(
     if validation is not None:
         bleu = validation.bleu
         score = "" if bleu is None else f", BLEU {bleu.value:.2f} ({bleu.signature})"
+        score = score.replace("|", "\\|")  # within a cell of a table
         lines.append(f"| validation | perplexity {validation.perplexity:.2f}{score} |")
     if tried:
         scored = any(one.validation and one.validation.bleu for one in tried)
