@@ -38,7 +38,7 @@ def export(
 
     CTranslate2 can compute Euler models, and RK2 with gamma = "ones".
     """
-    from kutta.export import QUANTIZATIONS, export_ctranslate2
+    from kutta.export.ctranslate2 import QUANTIZATIONS, export_ctranslate2
     from kutta.runs import Run as RunDirectory
 
     if quantization not in QUANTIZATIONS:
