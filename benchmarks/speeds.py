@@ -62,7 +62,7 @@ def by_kind(entrants: Iterable[Entrant]) -> dict[tuple[str, ...], list[Entrant]]
 
 def best(entrants: list[Entrant], beam: int = BEAMS[0]) -> Entrant:
     """The arrangement that translates the most."""
-    return max(entrants, key=lambda e: median(e.rates[beam].values()))
+    return max(entrants, key=lambda e: median(e.rates[beam][n] for n in e.whole))
 
 
 def quickest(entrants: list[Entrant]) -> Entrant:
@@ -121,7 +121,7 @@ class Sides:
         both = {n for e in ours for n in e.whole} & {n for e in theirs for n in e.whole}
         if both:
             yield Figure(self.size, name, value(ours, theirs), **limit if self.is_base else {})
-        elif self.is_base:
+        elif self.is_base and limit:
             self.missing.append(name)
 
     @property

@@ -306,6 +306,7 @@ def test_targets_without_a_runtime_are_listed_as_not_measured() -> None:
     ]
     assert "int8, beam 4: speed / CTranslate2" in missing
     assert "rk4: time / residual, Kutta runtime int8" in missing
+    assert "fp32: latency / CTranslate2" not in missing  # it has no target
     assert figures_of("tiny", torch_only) == ([], [])  # targets are for base size
 
 
