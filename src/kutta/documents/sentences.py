@@ -92,6 +92,11 @@ def is_short(piece: str) -> bool:
     return len(piece) <= LONGEST
 
 
+def has_words(text: str) -> bool:
+    """Whether there is a letter, so something to translate."""
+    return any(map(str.isalpha, text))
+
+
 def translate_text(
     text: str, translate: Translate, language: str = "", fits: Fits = is_short
 ) -> Translated:
@@ -103,12 +108,17 @@ def translate_text(
     return split.join(translate(split.sentences) if split.sentences else [])
 
 
-def split_text(text: str, language: str = "", fits: Fits = is_short) -> Split:
-    """The sentences of a text. A sentence that does not fit is split at commas or spaces."""
+def split_text(
+    text: str, language: str = "", fits: Fits = is_short, *, lines: bool = True
+) -> Split:
+    """The sentences of a text. A sentence that does not fit is split at commas or spaces.
+
+    Line breaks end sentences unless `lines` is False.
+    """
     words, sentences, gaps, gap_start = words_of(language), list[str](), list[str](), 0
-    for start, end in _pieces(text, words, fits):
+    for start, end in _pieces(text, words, fits, lines):
         piece = text[start:end]
-        if not any(character.isalpha() for character in piece):
+        if not has_words(piece):
             continue  # numbers and lines of dashes stay as they are
         start += len(piece) - len(piece.lstrip())
         piece = piece.strip()
@@ -118,9 +128,9 @@ def split_text(text: str, language: str = "", fits: Fits = is_short) -> Split:
     return Split(sentences, [*gaps, text[gap_start:]])
 
 
-def _pieces(text: str, words: Words, fits: Fits) -> Iterator[tuple[int, int]]:
-    """Starts and ends of the sentences of all lines."""
-    for line_start, line_end in _between(_LINE_BREAK, text):
+def _pieces(text: str, words: Words, fits: Fits, lines: bool) -> Iterator[tuple[int, int]]:
+    """Starts and ends of the sentences of all lines, or of the text as one line."""
+    for line_start, line_end in _between(_LINE_BREAK, text) if lines else [(0, len(text))]:
         ends = list(_sentence_ends(text[line_start:line_end], words))
         cuts = [line_start, *(line_start + end for end in ends), line_end]
         for start, end in pairwise(cuts):
