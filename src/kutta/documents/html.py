@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape, unescape
+from pathlib import Path
 from typing import NamedTuple
 
+from kutta.documents.formats import Job
 from kutta.documents.inline import Part, Role, translate_paragraphs
 from kutta.documents.sentences import Fits, Translate, is_short
 from kutta.errors import InputError
@@ -81,8 +83,9 @@ def translate_html(
     return "".join(out)
 
 
-def translate_html_file(data: bytes, translate: Translate, language: str, fits: Fits) -> bytes:
-    """A file of HTML in the encoding that it declares, by default UTF-8."""
+def translate_file(source: Path, target: Path, job: Job) -> str:
+    """Translate a file of HTML in the encoding that it declares, by default UTF-8."""
+    data = source.read_bytes()
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     declared = None if mark else _CHARSET.search(data[:4096])
     name = declared[1].decode("ascii") if declared else "utf-8"
@@ -91,11 +94,12 @@ def translate_html_file(data: bytes, translate: Translate, language: str, fits: 
         page = data[len(mark) :].decode(encoding)
     except (LookupError, UnicodeError) as error:
         raise InputError(
-            f"the page is not valid {name} ({error}); save it as UTF-8, and name that in its meta "
+            f"{source} is not valid {name} ({error}); save it as UTF-8, and name that in its meta "
             "charset."
         ) from error
-    new = translate_html(page, translate, language, fits)
-    return mark + new.encode(encoding, "xmlcharrefreplace")
+    new = translate_html(page, job.translate, job.source, job.fits)
+    target.write_bytes(mark + new.encode(encoding, "xmlcharrefreplace"))
+    return "1 page translated"
 
 
 def _tokens(page: str) -> Iterator[_Token]:

@@ -7,7 +7,7 @@ translation occurs. If it does not occur, each part of the sentence gets its own
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -43,11 +43,15 @@ class _Piece:
 
 
 @dataclass
-class _Paragraph:
-    """The gaps and sentences of a paragraph in order, each as the pieces it has of the parts."""
+class _Text:
+    """A sentence or a gap between two, as the pieces it has of the parts."""
 
-    parts: Sequence[Part]
-    texts: list[tuple[bool, list[_Piece]]] = field(default_factory=list[tuple[bool, list[_Piece]]])
+    pieces: list[_Piece]
+    new: list[str] | None  # of the pieces; None until a sentence is translated
+
+    @property
+    def whole(self) -> str:
+        return _one_line("".join(piece.text for piece in self.pieces))
 
 
 def translate_paragraphs(
@@ -62,23 +66,31 @@ def translate_paragraphs(
 
     Line breaks end sentences unless `lines` is False.
     """
-    read = [_read(parts, language, fits, lines) for parts in paragraphs]
-    sentences = [pieces for one in read for is_sentence, pieces in one.texts if is_sentence]
+    paragraphs = list(paragraphs)
+    read = [list(_read(parts, language, fits, lines)) for parts in paragraphs]
+    sentences = [text for texts in read for text in texts if text.new is None]
     known: dict[str, str] = {}
-    _look_up(known, (text for pieces in sentences for text in _first_needs(pieces)), translate)
-    missed = [pieces for pieces in sentences if _place(pieces, known) is None]
-    _look_up(known, (_one_line(p.text) for ps in missed for p in ps if p.is_translated), translate)
-    return [_write(one, known) for one in read]
+    _look_up(known, (need for text in sentences for need in _first_needs(text)), translate)
+    for text in sentences:
+        text.new = _place(text.pieces, known[text.whole], known)
+    missed = [text for text in sentences if text.new is None]
+    alone = (piece for text in missed for piece in text.pieces if piece.is_translated)
+    _look_up(known, (_one_line(piece.text) for piece in alone), translate)
+    for text in missed:
+        text.new = [_alone(piece, known) for piece in text.pieces]
+    return [_write(parts, texts) for parts, texts in zip(paragraphs, read, strict=True)]
 
 
-def _read(parts: Sequence[Part], language: str, fits: Fits, lines: bool) -> _Paragraph:
+def _read(parts: Sequence[Part], language: str, fits: Fits, lines: bool) -> Iterator[_Text]:
+    """The gaps and sentences of a paragraph in order."""
     split = split_text("".join(part.text for part in parts), language, fits, lines=lines)
-    cursor, paragraph = _Cursor(parts), _Paragraph(parts)
+    cursor = _Cursor(parts)
     for gap, sentence in zip(split.gaps, [*split.sentences, ""], strict=True):
-        paragraph.texts.append((False, list(cursor.take(len(gap)))))
+        between = list(cursor.take(len(gap)))
+        yield _Text(between, [piece.text for piece in between])
         pieces = list(cursor.take(len(sentence)))
-        paragraph.texts.append((any(piece.is_translated for piece in pieces), pieces))
-    return paragraph
+        changes = any(piece.is_translated for piece in pieces)
+        yield _Text(pieces, None if changes else [piece.text for piece in pieces])
 
 
 class _Cursor:
@@ -99,11 +111,11 @@ class _Cursor:
                 self.part, self.offset = self.part + 1, 0
 
 
-def _first_needs(pieces: list[_Piece]) -> Iterator[str]:
+def _first_needs(text: _Text) -> Iterator[str]:
     """What is translated first: the sentence, and its parts that are to be found in it."""
-    yield _whole(pieces)
-    if len(pieces) > 1:
-        yield from (_one_line(p.text) for p in pieces if p.is_located and p.is_translated)
+    yield text.whole
+    if len(text.pieces) > 1:
+        yield from (_one_line(p.text) for p in text.pieces if p.is_located and p.is_translated)
 
 
 def _look_up(known: dict[str, str], texts: Iterable[str], translate: Translate) -> None:
@@ -112,9 +124,8 @@ def _look_up(known: dict[str, str], texts: Iterable[str], translate: Translate) 
     known.update(zip(new, translate(new), strict=True) if new else ())
 
 
-def _place(pieces: list[_Piece], known: dict[str, str]) -> list[str] | None:
+def _place(pieces: list[_Piece], target: str, known: dict[str, str]) -> list[str] | None:
     """The translation of a sentence, cut into its pieces; None if a piece is not found in it."""
-    target = known[_whole(pieces)]
     if len(pieces) == 1:
         return [target]
     spans: list[tuple[int, int] | None] = []
@@ -130,8 +141,10 @@ def _place(pieces: list[_Piece], known: dict[str, str]) -> list[str] | None:
         spans.append(span)
         at = span[1] if span else at
     cuts = [0]
-    for one, other in pairwise(spans):
-        cuts.append(one[1] if one else other[0] if other else len(target))
+    for piece, (one, other) in zip(pieces, pairwise(spans), strict=False):
+        cut = one[1] if one else other[0] if other else len(target)
+        spaced = one and piece.text[-1:].isspace() and target[cut : cut + 1].isspace()
+        cuts.append(cut + 1 if spaced else cut)
     cuts.append(len(target))
     return [target[start:end] for start, end in pairwise(cuts)]
 
@@ -154,16 +167,13 @@ def _locate(
     return min(found, key=lambda span: abs(span[0] - expected)) if found else None
 
 
-def _write(paragraph: _Paragraph, known: dict[str, str]) -> list[str]:
+def _write(parts: Sequence[Part], texts: list[_Text]) -> list[str]:
     """The new texts of the parts of a paragraph."""
-    texts: list[list[str]] = [[] for _ in paragraph.parts]
-    for is_sentence, pieces in paragraph.texts:
-        new = [piece.text for piece in pieces]
-        if is_sentence:
-            new = _place(pieces, known) or [_alone(piece, known) for piece in pieces]
-        for piece, text in zip(pieces, new, strict=True):
-            texts[piece.part].append(text)
-    return ["".join(some) for some in texts]
+    written: list[list[str]] = [[] for _ in parts]
+    for text in texts:
+        for piece, new in zip(text.pieces, text.new or (), strict=True):
+            written[piece.part].append(new)
+    return ["".join(some) for some in written]
 
 
 def _alone(piece: _Piece, known: dict[str, str]) -> str:
@@ -173,10 +183,6 @@ def _alone(piece: _Piece, known: dict[str, str]) -> str:
     start = len(piece.text) - len(piece.text.lstrip())
     end = len(piece.text.rstrip())
     return piece.text[:start] + known[_one_line(piece.text)] + piece.text[end:]
-
-
-def _whole(pieces: list[_Piece]) -> str:
-    return _one_line("".join(piece.text for piece in pieces))
 
 
 def _one_line(text: str) -> str:

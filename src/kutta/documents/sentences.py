@@ -29,6 +29,7 @@ _END = re.compile(
     r"(?P<closing>(?:[\"'”“’‘»«›‹)\]]|[ \u00a0\u202f]»(?=\s|$))*)\s+"
     r"|[。！？｡]+[」』”’）】\"]*\s*"
 )
+_UNSPACED_END = re.compile(r"[。！？｡][」』”’）】\"]*$")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“„«»’‘]*$")
 _NEXT_WORD = re.compile(r"\W{0,20}(\w+)")
 _DOTTED = re.compile(r"(?:\w\.)+\w")  # p.m, U.S, z.B: without the last dot
@@ -68,10 +69,10 @@ class Split:
 
         Sentences of a script without spaces get a space between them if the translation needs it.
         """
-        before = ""
-        for gap, target in zip(self.gaps, translations, strict=False):
-            yield gap or (" " if before[-1:] in {".", "!", "?"} else ""), target
-            before = target
+        needed = False
+        for gap, source, target in zip(self.gaps, self.sentences, translations, strict=False):
+            yield gap or (" " if needed else ""), target
+            needed = bool(_UNSPACED_END.search(source)) and target[-1:] in {".", "!", "?"}
 
     def join(self, translations: Sequence[str]) -> Translated:
         """The text with translations in place of its sentences."""
