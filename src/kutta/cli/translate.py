@@ -1,5 +1,6 @@
 """The command that translates text."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Unpack
 
@@ -115,7 +116,8 @@ def translate(
 def _without_file(given: list[Path], input: Path | None) -> tuple[list[Path], Path | None]:
     """The runs, and the input: --input, or what is given last if it is a file."""
     *runs, last = given
-    is_file = last.is_file() or (not last.exists() and format_of(last) is not None)
+    # Unlike those of Path, these functions raise no error where a name is too long for a file.
+    is_file = os.path.isfile(last) or (not os.path.exists(last) and format_of(last) is not None)
     return (runs, last) if runs and input is None and is_file else (given, input)
 
 
