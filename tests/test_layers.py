@@ -18,7 +18,18 @@ LAYERS = (
     ("model", "data"),
     ("runs", "metrics"),
     ("training", "translate"),
-    ("corpora", "plotting", "analysis", "reproduce", "server", "commands", "demo", "export", "cli"),
+    (
+        "corpora",
+        "plotting",
+        "analysis",
+        "reproduce",
+        "documents",
+        "server",
+        "commands",
+        "demo",
+        "export",
+        "cli",
+    ),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 INDEPENDENT = {("model", "data"), ("data", "model")}  # neither imports the other

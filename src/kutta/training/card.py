@@ -9,6 +9,7 @@ from kutta.config import Config, ModelConfig
 from kutta.ode.methods import CUSTOM
 from kutta.training.final import Candidate
 from kutta.training.loop import Trainer
+from kutta.training.metadata import front_matter
 from kutta.training.validate import Validation
 
 
@@ -19,7 +20,7 @@ def model_card(
     weights: str,
     tried: Sequence[Candidate] = (),
 ) -> str:
-    """The README.md of a run: the model, the origin of its weights, and how to use it.
+    """The README.md of a run: metadata, the model, the origin of its weights, and how to use it.
 
     `validation` is that of these weights; `tried` are all candidates for the final model.
     """
@@ -29,6 +30,7 @@ def model_card(
         kind, use = "language", f"kutta sample {name}"
     count = sum(parameter.numel() for parameter in trainer.model.parameters())
     lines = [
+        *front_matter(config, validation),
         f"# {direction(config)}, {model.solver}",
         "",
         f"A {kind} model trained with Kutta {__version__}.",
