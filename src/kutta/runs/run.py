@@ -190,9 +190,12 @@ class Run:
 
     def load_model(self) -> TextModel:
         """The model with the weights of the run or the checkpoint, in evaluation mode."""
-        if not self.weights.is_file():
-            raise InputError(self._without_weights())
-        shapes = read_shapes(self.weights)
+        try:
+            shapes, tensors = read_shapes(self.weights), read_tensors(self.weights)
+        except InputError:
+            if self.weights.is_file():
+                raise
+            raise InputError(self._without_weights()) from None  # perhaps pruned meanwhile
         for side in ("source", "target"):
             known = len(getattr(self.tokenizers, side))
             rows = shapes.get(f"{side}_embedding.tokens.weight", (known,))[0]
@@ -203,7 +206,7 @@ class Run:
                     "was trained with."
                 )
         model = self.build_model()
-        fill(model, read_tensors(self.weights), str(self.weights))
+        fill(model, tensors, str(self.weights))
         return model.eval()
 
     def _without_weights(self) -> str:
