@@ -196,14 +196,12 @@ class Run:
 
     def load_model(self) -> TextModel:
         """The model with the weights of the run or the checkpoint, in evaluation mode."""
-        if not self.weights.is_file():
-            raise InputError(self._without_weights())
         try:
             tensors = read_tensors(self.weights)
         except InputError:
             if self.weights.is_file():
                 raise
-            raise InputError(self._without_weights()) from None  # pruned meanwhile
+            raise InputError(self._without_weights()) from None
         shapes = read_shapes(self.weights)
         for side in ("source", "target"):
             known = len(getattr(self.tokenizers, side))
