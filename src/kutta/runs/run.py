@@ -18,7 +18,7 @@ from kutta.config import CONFIG, Config
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
-from kutta.files import write_text
+from kutta.integrity import check, recorded
 from kutta.model import TextModel
 from kutta.model.transformer import build_model
 from kutta.model.weights import fill, read_origin, read_shapes, read_tensors
@@ -87,6 +87,11 @@ class Run:
                 "or wait until training has saved one."
             )
         last = max(saved)
+        if which == "best" and not saved[last].read_state():
+            raise InputError(
+                f"{saved[last].state} is damaged, so the best checkpoint is not known; choose one "
+                f"by its step: {', '.join(map(str, saved))}."
+            )
         step = {"last": last, "best": saved[last].best_step}.get(which, which)
         if step == 0:
             raise InputError(
@@ -163,6 +168,7 @@ class Run:
 
     def read_report(self) -> dict[str, Any]:
         """The report of the preparation."""
+        check(self.report)
         return json.loads(self.report.read_text(encoding="utf-8"))
 
     def records(self) -> list[dict[str, Any]]:
@@ -181,7 +187,8 @@ class Run:
 
     def write_config(self) -> None:
         """Save the config in the run."""
-        write_text(self.path / CONFIG, self.config.to_json())
+        with recorded(self.path / CONFIG, create=True) as temporary:
+            temporary.write_text(self.config.to_json(), encoding="utf-8")
 
     def build_model(self) -> TextModel:
         """A newly initialised model with this run's settings and vocabulary."""
