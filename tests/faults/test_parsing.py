@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kutta import parsing
-from kutta.parsing import DocumentError, parse_json, parse_toml, read_document, read_table
 from kutta.errors import InputError
 from kutta.limits import DEPTH, DIGITS, DOCUMENT_BYTES, RECORD_BYTES
+from kutta.parsing import DocumentError, parse_json, parse_toml, read_document, read_table
 from tests.conftest import ROOT
 
 INTEGERS = st.integers(-(10**DIGITS) + 1, 10**DIGITS - 1)
