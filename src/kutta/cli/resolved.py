@@ -38,6 +38,7 @@ class Setting:
 def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
     """Every setting of a config, a preset or a run, with what was resolved when its run started."""
     from kutta.runs import Run
+    from kutta.runs.contained import check_contained
     from kutta.runs.device import as_started
     from kutta.runs.run import CONFIG
 
@@ -52,6 +53,7 @@ def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
         ]
     if not Run.is_at(what):
         raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
+    check_contained(what)
     config, origins = Config.load_with_origins(what / CONFIG, overrides)
     return [_of_run(key, config.value(key), _origin(key, origins)) for key in known_keys()]
 

@@ -4,9 +4,7 @@ config.json  tokenizer.model | vocab.txt  store/  text/  checkpoints/  metrics.j
 model.safetensors (what `translate` uses)  README.md (model card)  hypotheses/  tensorboard/
 """
 
-import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +15,15 @@ from kutta.box import find_run, is_in_box
 from kutta.config import CONFIG, Config
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
+from kutta.parsing import read_json, read_table
+from kutta.parsing import read_records as documented_records
 from kutta.errors import InputError
 from kutta.files import write_text
 from kutta.model import TextModel
 from kutta.model.transformer import build_model
-from kutta.model.weights import fill, read_origin, read_shapes, read_tensors
+from kutta.model.weights import check_shapes, fill, read_origin, read_shapes, read_tensors
 from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
+from kutta.runs.contained import check_contained
 from kutta.runs.texts import Texts
 
 WEIGHTS, METRICS = "model.safetensors", "metrics.jsonl"
@@ -61,9 +62,11 @@ class Run:
         place = Path(folder).absolute()
         home = place.parent.parent
         if place.parent.name == FOLDER and os.path.isfile(home / CONFIG):  # maybe pruned meanwhile
+            check_contained(home)
             return cls(home, Config.load(home / CONFIG), Checkpoint(Path(folder)))
         folder = find_run(folder)
         if (folder / CONFIG).is_file():
+            check_contained(folder)
             return cls(folder, Config.load(folder / CONFIG))
         for one in sorted(folder.glob(f"*/{CONFIG}"))[:1]:
             raise InputError(f"{folder} is a folder of runs; give one of them, e.g. {one.parent}.")
@@ -103,7 +106,7 @@ class Run:
     def is_at(path: Path) -> bool:
         """Whether a folder is a run: its config.json has the sections of a config."""
         try:
-            values: Any = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+            values = read_json(path / CONFIG)
         except (OSError, ValueError):
             return False
         return isinstance(values, dict) and all(name in values for name in Config.model_fields)
@@ -162,7 +165,7 @@ class Run:
 
     def read_report(self) -> dict[str, Any]:
         """The report of the preparation."""
-        return json.loads(self.report.read_text(encoding="utf-8"))
+        return read_table(self.report, "prepare the text again with --overwrite")
 
     def records(self) -> list[dict[str, Any]]:
         """All records of its training."""
@@ -201,6 +204,8 @@ class Run:
                     f"vocabulary in {self.path} has {known:,}; restore the tokenizer it "
                     "was trained with."
                 )
+        sides = len(self.tokenizers.source), len(self.tokenizers.target), self.tokenizers.shared
+        check_shapes(self.config.model, *sides, shapes, str(self.weights))
         model = self.build_model()
         fill(model, read_tensors(self.weights), str(self.weights))
         return model.eval()
@@ -222,10 +227,4 @@ class Run:
 
 def read_records(metrics: Path) -> list[dict[str, Any]]:
     """The records of a metrics.jsonl; a last line truncated by a crash is skipped."""
-    if not metrics.is_file():
-        return []
-    records: list[dict[str, Any]] = []
-    for line in metrics.read_text(encoding="utf-8").split("\n"):
-        with suppress(json.JSONDecodeError):
-            records.append(json.loads(line))
-    return records
+    return [*documented_records(metrics)] if metrics.is_file() else []
