@@ -17,8 +17,8 @@ TEXT = 4096  # characters, as many as a path may have
 LANGUAGE = 64  # characters of the extension of a file
 
 # Text
-LINE_BYTES = 16 << 20  # of a line: a book has one or two million
-CHUNK_BYTES = 64 << 20  # of the lines that are read before they are worked on
+LINE_BYTES = 4 << 20  # of a line: a novel has one or two million
+CHUNK_BYTES = 16 << 20  # of the lines that are read before they are worked on
 
 # Settings
 COUNT = 1_000_000_000  # any number of things that no other limit applies to
