@@ -1,5 +1,6 @@
 """A model's parameters in a safetensors file: tensors and names only, nothing that can run."""
 
+import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from kutta import __version__
 from kutta.config import ModelConfig
 from kutta.errors import InputError
 from kutta.files import atomic_path
+from kutta.limits import available_memory
 from kutta.model.int8 import FORMAT, SCALE, quantised, restored
 from kutta.model.transformer import build_model
 
@@ -73,6 +75,12 @@ def check_shapes(
     with torch.device("meta"):
         model = build_model(config, source_vocabulary, target_vocabulary, shared)
     _compare({name: tuple(t.shape) for name, t in own_tensors(model).items()}, shapes, where)
+    needed, free = 4 * sum(map(math.prod, shapes.values())), available_memory()
+    if free and needed > free:
+        raise InputError(
+            f"{where} needs {needed / 1e9:,.1f} GB of memory but {free / 1e9:,.1f} GB are "
+            "available; use a machine with more, or a smaller model."
+        )
 
 
 def own_tensors(model: nn.Module) -> dict[str, Tensor]:

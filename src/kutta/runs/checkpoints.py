@@ -11,7 +11,6 @@ interruption or for a new best. Only scheduled ones and the last are averaged, s
 model does not depend on interruptions.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from kutta.parsing import read_json
 from kutta.errors import InputError
 from kutta.files import remove
 from kutta.model.int8 import KIND
@@ -63,7 +63,7 @@ class Checkpoint:
     def read_state(self) -> dict[str, Any]:
         """The contents of state.json; empty if it is damaged."""
         try:
-            state: Any = json.loads(self.state.read_text(encoding="utf-8"))
+            state: Any = read_json(self.state)
         except (OSError, ValueError):
             return {}
         return cast(dict[str, Any], state) if isinstance(state, dict) else {}

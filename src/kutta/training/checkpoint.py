@@ -4,7 +4,6 @@ Safetensors and JSON, no pickle. Any number of ranks can resume from a checkpoin
 parameters or without.
 """
 
-import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from kutta import __version__
+from kutta.parsing import read_json
 from kutta.errors import InputError
 from kutta.files import atomic_path, write_json
 from kutta.model.weights import fill, own_tensors, read_tensors, write_tensors
@@ -97,7 +97,7 @@ def resume(run: Path, trainer: Trainer) -> Progress | None:
         return None
     checkpoint = Checkpoint.at(run, newest)
     try:
-        state: dict[str, Any] = json.loads(checkpoint.state.read_text(encoding="utf-8"))
+        state: dict[str, Any] = read_json(checkpoint.state)
         tensors = _read(trainer, checkpoint)
         weights = [name for name in tensors if name.startswith("weight.")]
         found = {name.removeprefix("weight."): tensors.pop(name) for name in weights}

@@ -28,7 +28,7 @@ from kutta.runs import (
     prepare_run,
     resolve,
 )
-from kutta.runs.device import started_config
+from kutta.runs.device import as_started, started_config
 from kutta.runs.division import Division, Machine, divide, idle_gpus
 from kutta.runs.growing import check_shallow
 from kutta.runs.opening import at_least_reached
@@ -39,6 +39,7 @@ from kutta.training.checkpoint import Progress, resume
 from kutta.training.final import final_model_of
 from kutta.training.loop import Step, make_trainer
 from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join
+from kutta.training.memory import check_model_fits
 from kutta.training.parallel.launch import launch
 from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.session import OnStep, Outcome, Session
@@ -82,6 +83,7 @@ def train(
             console.print(idle, highlight=False, markup=False)
         if group.is_main and run.config.train.shard and division.processes == 1:
             warn("train.shard = true has no effect: there is one process.", stacklevel=2)
+        check_model_fits(run, device, division.processes)
         if launched or division.processes == 1:
             return work(run, division, group, device, console, on_step)
         if on_step is not None:
@@ -208,6 +210,8 @@ def _open(
             "set train.precision = 'fp32'",
             stacklevel=3,
         )
+    # A division that does not work is found before anything is written.
+    divide(config if overwrite else as_started(config), device, Machine.here())
     run = open_run(config, overwrite)
     run = Run(run.path, resolve(run.config, device))
     run.write_config()

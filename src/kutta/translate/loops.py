@@ -1,7 +1,5 @@
 """Hypotheses that repeat themselves without end."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +8,7 @@ SHORTEST_LOOP = 32  # tokens of all repetitions
 EVERY = 8  # steps between two looks, which cost little then
 
 
-def looping(tokens: NDArray[Any], limits: NDArray[Any]) -> NDArray[np.bool_]:
+def looping(tokens: NDArray[np.int64], limits: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which rows of tokens (R, T) end in a loop, (R,); limits (R,) are their longest lengths.
 
     A loop is a phrase of up to LONGEST_PERIOD tokens that is repeated for more than half of the
@@ -23,9 +21,8 @@ def looping(tokens: NDArray[Any], limits: NDArray[Any]) -> NDArray[np.bool_]:
     if length % EVERY or length < needed.min(initial=length + 1):
         return found
     for period in range(1, LONGEST_PERIOD + 1):
-        same = tokens[:, period:] == tokens[:, :-period]
-        differs = ~same[:, ::-1]
+        differs = (tokens[:, period:] != tokens[:, :-period])[:, ::-1]
         # The number of equal tokens at the end: all, where none differs.
-        run = np.where(differs.any(axis=1), differs.argmax(axis=1), same.shape[1])
-        found |= run + period >= needed
+        equal = np.where(differs.any(axis=1), differs.argmax(axis=1), differs.shape[1])
+        found |= equal + period >= needed
     return found
