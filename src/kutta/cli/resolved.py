@@ -51,9 +51,9 @@ def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
             else Setting(key, started.value(key), "the device")
             for key in known_keys()
         ]
+    check_contained(what)
     if not Run.is_at(what):
         raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
-    check_contained(what)
     config, origins = Config.load_with_origins(what / CONFIG, overrides)
     return [_of_run(key, config.value(key), _origin(key, origins)) for key in known_keys()]
 

@@ -19,10 +19,10 @@ from kutta.training.card import depth, unusual
 
 def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
     """Facts about a config or a run, in the order to show them."""
-    if what.is_dir() and not Run.is_at(what):
-        raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
     if what.is_dir():
         check_contained(what)
+    if what.is_dir() and not Run.is_at(what):
+        raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
     config = Config.load(what / CONFIG if what.is_dir() else what, overrides)
     run = Run(what if what.is_dir() else Path(config.run), config)
     source, target, shared, known = _vocabularies(run)

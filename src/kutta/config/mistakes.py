@@ -122,6 +122,9 @@ _OTHER_SECTIONS = {
 }
 
 
+_DEEPEST = 8  # sections in sections; a key has one
+
+
 def parse_value(text: str) -> Any:
     """Parse a value of the command line as TOML; anything else is a string."""
     try:
@@ -134,8 +137,9 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     """Set "section.key=value" in nested values."""
     key, equals, text = override.partition("=")
     *sections, name = key.strip().split(".")
-    if not equals or not name:
-        raise InputError(f"--set {override!r} is not of the form key=value, e.g. model.solver=rk4.")
+    if not equals or not name or len(sections) > _DEEPEST:
+        shown = repr(override if len(override) <= 60 else f"{override[:57]}...")
+        raise InputError(f"--set {shown} is not of the form key=value, e.g. model.solver=rk4.")
     for section in sections:
         if values.get(section) is None:  # JSON writes a missing section as null
             values[section] = {}

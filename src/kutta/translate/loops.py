@@ -21,8 +21,9 @@ def looping(tokens: NDArray[np.int64], limits: NDArray[np.int64]) -> NDArray[np.
     if length % EVERY or length < needed.min(initial=length + 1):
         return found
     for period in range(1, LONGEST_PERIOD + 1):
-        differs = (tokens[:, period:] != tokens[:, :-period])[:, ::-1]
+        differs: NDArray[np.bool_] = (tokens[:, period:] != tokens[:, :-period])[:, ::-1]
         # The number of equal tokens at the end: all, where none differs.
-        equal = np.where(differs.any(axis=1), differs.argmax(axis=1), differs.shape[1])
+        first = np.argmax(differs, axis=1).astype(np.int64)
+        equal = np.where(np.any(differs, axis=1), first, np.int64(differs.shape[1]))
         found |= equal + period >= needed
     return found
