@@ -161,10 +161,10 @@ def test_options_of_the_search_have_limits(toy_run: Path, option: tuple[str, str
 
 
 def test_a_wide_beam_translates_fewer_lines_at_once() -> None:
-    from kutta.translate.translator import _batches, _Source
+    from kutta.translate.batches import Source, batches
 
-    lines = [_Source(number, [5]) for number in range(100)]
-    sizes = [len(batch) for batch in _batches(lines, DecodeConfig(beam=1024))]
+    lines = [Source(number, [5]) for number in range(100)]
+    sizes = [len(batch) for batch in batches(lines, DecodeConfig(beam=1024))]
     assert sizes == [limits.ROWS_AT_ONCE // 1024] * 12 + [4]
 
 

@@ -12,9 +12,9 @@ from typer.core import TyperCommand
 
 from kutta import __version__
 from kutta.cli.complete import checkpoints, configs, runs
+from kutta.cli.failure import CLOSED_PIPE
 from kutta.cli.options import meant_instead
 from kutta.cli.shell import InstallCompletion, ShowCompletion
-from kutta.cli.failure import CLOSED_PIPE
 from kutta.config import DecodeConfig, SearchOptions
 from kutta.config.signature import spelled_out
 from kutta.errors import InputError

@@ -38,8 +38,8 @@ from kutta.training.card import direction, method_of
 from kutta.training.checkpoint import Progress, resume
 from kutta.training.final import final_model_of
 from kutta.training.loop import Step, make_trainer
-from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join
 from kutta.training.memory import check_model_fits
+from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join
 from kutta.training.parallel.launch import launch
 from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.session import OnStep, Outcome, Session

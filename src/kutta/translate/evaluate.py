@@ -1,7 +1,7 @@
 """Evaluating a model on test sets: translate, save the hypotheses, and score them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 

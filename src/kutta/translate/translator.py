@@ -3,8 +3,7 @@
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, Unpack, cast
 
@@ -17,9 +16,9 @@ from kutta.config.mistakes import check_names
 from kutta.config.signature import spelled_out
 from kutta.data.tokenizer import EOS, PAD, Tokenizers
 from kutta.errors import InputError
-from kutta.limits import ROWS_AT_ONCE
 from kutta.model import TranslationModel
 from kutta.runs import Run, choose_device
+from kutta.translate.batches import SEGMENT, Source, batches, count_lines, within
 from kutta.translate.hypothesis import Hypothesis, one_line
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import scorer_of
@@ -27,10 +26,7 @@ from kutta.translate.search import beam_search
 from kutta.translate.segments import SHORTEST_LIMIT, Scored, join, longest_source, split
 
 CHUNK = 4096  # lines that are read and sorted by length before they are translated
-CHUNK_TOKENS = 1 << 19  # fewer lines if these are very long
 FIRST_CHUNK = 64  # of a stream, so that its first results come soon; each next one is doubled
-
-SEGMENT = 1 << 40  # more than there are lines
 
 
 class Options(SearchOptions, total=False):
@@ -63,19 +59,6 @@ class _Request(Section):
                 f"n_best = {self.n_best} is not supported with sampling, which gives one "
                 "translation; repeat the line instead"
             )
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A line, or a segment of one: its number in the input, from 0, and its ids without EOS.
-
-    Segments of a line have different numbers: SEGMENT is added for each after the first. `joint` is
-    what stands before the translation of a segment.
-    """
-
-    number: int
-    ids: list[int]
-    joint: str = ""
 
 
 class Translator:
@@ -172,14 +155,14 @@ class Translator:
     def _stream(self, lines: Iterable[str], request: _Request) -> Iterator[list[Scored]]:
         encoded = (self._encode(number, text) for number, text in enumerate(lines))
         size = FIRST_CHUNK
-        while chunk := list(_within(encoded, request.chunk or size)):
+        while chunk := list(within(encoded, request.chunk or size)):
             answers = iter(self._translate(list(chain.from_iterable(chunk)), request))
             for line in chunk:
                 found = [(source.joint, next(answers)) for source in line]
                 yield join(found, add=request.sampling is not None)
             size = min(2 * size, CHUNK)
 
-    def _encode(self, number: int, text: str) -> list[_Source]:
+    def _encode(self, number: int, text: str) -> list[Source]:
         """A line, in segments if it is too long."""
         if not isinstance(cast(object, text), str):
             raise InputError(f"Line {number + 1} is {_one(text)}, not text; give strings.")
@@ -188,24 +171,24 @@ class Translator:
         encode = self.tokenizers.source.encode
         ids = encode(text)
         if self.max_source or len(ids) <= self.longest:
-            return [_Source(number, ids[: self.max_source or len(ids)])]
+            return [Source(number, ids[: self.max_source or len(ids)])]
         segments = split(text, lambda part: len(encode(part)), self.longest)
         self.warn(
             f"Line {number + 1} has {len(ids):,} tokens; it is translated in {len(segments):,} "
             "segments."
         )
         return [
-            _Source(number + part * SEGMENT, encode(segment.text), segment.joint)
+            Source(number + part * SEGMENT, encode(segment.text), segment.joint)
             for part, segment in enumerate(segments)
         ]
 
-    def _translate(self, chunk: list[_Source], request: _Request) -> list[list[Scored]]:
+    def _translate(self, chunk: list[Source], request: _Request) -> list[list[Scored]]:
         """Translate the lines of a chunk, in its order."""
         found: dict[int, list[Scored]] = {}
         texts = [line for line in chunk if line.ids]
         if request.on_lines:
-            request.on_lines(_lines(chunk) - _lines(texts))
-        for batch in _batches(texts, request.decode):
+            request.on_lines(count_lines(chunk) - count_lines(texts))
+        for batch in batches(texts, request.decode):
             with _evaluating(self.models):
                 results = self._search(batch, request)
             for line, hypotheses in zip(batch, results, strict=True):
@@ -213,10 +196,10 @@ class Translator:
                     (one_line(h.tokens, self.tokenizers.target), h.score) for h in hypotheses
                 ]
             if request.on_lines:
-                request.on_lines(_lines(batch))
+                request.on_lines(count_lines(batch))
         return [found.get(line.number, [("", 0.0)]) for line in chunk]
 
-    def _search(self, batch: list[_Source], request: _Request) -> list[list[Hypothesis]]:
+    def _search(self, batch: list[Source], request: _Request) -> list[list[Hypothesis]]:
         rows = [torch.tensor([*line.ids, EOS]) for line in batch]
         source = pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)  # (B, S)
         scorer, decode = scorer_of(self.models), request.decode
@@ -260,39 +243,6 @@ def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
     finally:
         for model in in_training:
             model.train()
-
-
-def _within(lines: Iterator[list[_Source]], count: int) -> Iterator[list[_Source]]:
-    """The next `count` lines of a stream, or fewer if they have CHUNK_TOKENS."""
-    tokens = 0
-    for line in islice(lines, count):
-        yield line
-        tokens += sum(len(source.ids) for source in line)
-        if tokens > CHUNK_TOKENS:
-            return
-
-
-def _lines(sources: Sequence[_Source]) -> int:
-    """The number of lines that begin here."""
-    return sum(source.number < SEGMENT for source in sources)
-
-
-def _batches(lines: list[_Source], decode: DecodeConfig) -> Iterator[list[_Source]]:
-    """Batches of similar lengths: rows x (longest + EOS) <= batch_tokens, or a single row.
-
-    Wide beams have fewer rows: the memory of a step is that of its hypotheses.
-    """
-    batch: list[_Source] = []
-    most = max(1, ROWS_AT_ONCE // decode.beam)
-    for line in sorted(lines, key=lambda line: -len(line.ids)):
-        # The longest come first, so the first line of a batch determines its width.
-        tokens = (len(batch) + 1) * (len(batch[0].ids) + 1) if batch else 0
-        if tokens > decode.batch_tokens or len(batch) >= most:
-            yield batch
-            batch = []
-        batch.append(line)
-    if batch:
-        yield batch
 
 
 def _check_single(options: Mapping[str, object]) -> None:
