@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kutta import limits
-from kutta.config import DecodeConfig
+from kutta.config import DataConfig, DecodeConfig
 from kutta.data import corpus
 from kutta.data.corpus import read_chunks, read_lines, read_stream
 from kutta.errors import InputError
@@ -72,7 +72,8 @@ def test_a_chunk_of_long_lines_is_short(tmp_path: Path, monkeypatch: pytest.Monk
     lines = [b"x" * 300 + b"\n"] * 20 + [b"y\n"] * 20
     for language in ("xx", "yy"):
         (tmp_path / f"train.{language}").write_bytes(b"".join(lines))
-    chunks = list(read_chunks(tmp_path, "train", "xx", "yy"))
+    data = DataConfig(dir=str(tmp_path), source="xx", target="yy")
+    chunks = list(read_chunks(data, "train"))
     assert [len(chunk.decode()[0]) for chunk in chunks[:3]] == [2, 2, 2]
     assert b"".join(chunk.lines[1] for chunk in chunks) == b"".join(lines)
 

@@ -253,7 +253,7 @@ def test_a_raw_reference_of_another_length_is_found_before_translating(split_run
     run, fixed = split_run(raw_references={"test": "raw.de"})
     (Path(run.config.data.dir) / "raw.de").write_text("nur eins\n")
     with pytest.raises(InputError, match="has 1 lines but the test set 'test' has 2"):
-        evaluate(run, fixed, data_dir=run.config.data.dir)
+        evaluate(run, fixed, ["test"], run.config.data.dir)
     assert not hasattr(fixed, "asked")
 
 

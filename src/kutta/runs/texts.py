@@ -90,12 +90,18 @@ class Texts:
     def _folder(self, name: str) -> Path:
         """The folder of text that was not copied."""
         if self.foreign and self.folder:
+            kept = [one for one in (*self.data.test, self.data.valid) if self._has(one)]
             raise InputError(
-                f"The text of {name!r} is not in {self.folder}; give the folder of its files with "
-                f"--data-dir (that of the run was {self.data.dir}), or to `kutta score` a "
-                "reference file."
+                f"The text of {name!r} is not in {self.folder}, which has "
+                f"{', '.join(kept) or 'none'}; give one of these, or the folder of the text with "
+                f"--data-dir ({self.data.dir} in training)."
             )
         return Path(self.data.dir)
+
+    def _has(self, name: str) -> bool:
+        """Whether a set was copied."""
+        bases = (_test(name), *(["valid"] if name == self.data.valid else []))
+        return any(self._copy(base, "target") for base in bases)
 
     def _own(self, name: str) -> str:
         """The name of a file in data.dir."""
