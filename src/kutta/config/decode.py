@@ -18,6 +18,7 @@ class SearchOptions(TypedDict, total=False):
     min_length: int | None
     max_length: int | None
     no_repeat_ngram: int | None
+    exact_stop: bool | None
 
 
 class DecodeConfig(Section):
@@ -33,6 +34,9 @@ class DecodeConfig(Section):
         0, "maximum translation length in tokens; 0 for 2 x source length + 20"
     )
     no_repeat_ngram: Natural = setting(0, "never repeat an n-gram of this length; 0 for no limit")
+    exact_stop: bool = setting(
+        False, "search until no live hypothesis can be better; false stops when a beam has ended"
+    )
     batch_tokens: int = setting(4096, "source tokens per batch", ge=8)
 
     def mistakes(self) -> Iterator[str]:

@@ -1,28 +1,28 @@
 """The Translator: text to text, used by all commands."""
 
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Self, Unpack, cast
+from typing import TYPE_CHECKING, Self, Unpack, cast
 
-import torch
 from pydantic import Field, InstanceOf
-from torch.nn.utils.rnn import pad_sequence
 
 from kutta.config import DecodeConfig, Sampling, SearchOptions, Section
 from kutta.config.mistakes import check_names, in_one_sentence
 from kutta.config.signature import spelled_out
-from kutta.data.tokenizer import EOS, PAD, Tokenizers
+from kutta.data.tokenizer import EOS, Tokenizers
 from kutta.errors import InputError
-from kutta.model import TranslationModel
-from kutta.runs import Run, choose_device
 from kutta.translate.hypothesis import Hypothesis, one_line
 from kutta.translate.sampling import sample
-from kutta.translate.scorer import scorer_of
-from kutta.translate.search import beam_search
+from kutta.translate.search import search
+
+if TYPE_CHECKING:
+    import torch
+
+    from kutta.model import TranslationModel
+    from kutta.runs import Run
 
 LONGEST_SOURCE = 1024  # tokens of a line that are translated if data.max_source is not set
 CHUNK = 4096  # lines that are read and sorted by length before they are translated
@@ -36,7 +36,7 @@ class Options(SearchOptions, total=False):
 
     `sampling` samples translations instead of searching for the best. `chunk` is how many lines are
     read before they are translated: by default CHUNK, in a stream FIRST_CHUNK and then up to CHUNK;
-    1 translates line by line. `on_lines` is called after each batch with its number of lines.
+    1 translates line by line. `on_lines` is called with the number of lines that are done.
     """
 
     sampling: Sampling | None
@@ -82,18 +82,22 @@ class Translator:
 
     def __init__(
         self,
-        models: TranslationModel | Sequence[TranslationModel],
+        models: "TranslationModel | Sequence[TranslationModel]",
         tokenizers: Tokenizers,
         config: DecodeConfig,
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
         max_source: int = 0,
     ) -> None:
-        models = [models] if isinstance(models, TranslationModel) else list(models)
+        from kutta.runs import choose_device
+        from kutta.translate.pytorch import scorer_of
+
+        models = list(models) if isinstance(models, Sequence) else [models]
         if not models:
             raise InputError("There is no model to translate with; give at least one.")
         self.device = choose_device(device)
         self.models = [model.to(self.device) for model in models]
+        self.scorer = scorer_of(self.models)
         self.tokenizers = tokenizers
         self.config = config
         self.warn = warn
@@ -103,7 +107,7 @@ class Translator:
     def load(
         cls,
         runs: str | Path | Sequence[str | Path],
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
     ) -> Self:
         """Load a run or one of its checkpoints; several of them form an ensemble."""
@@ -112,6 +116,8 @@ class Translator:
             isinstance(cast(object, folder), str | Path) for folder in folders
         ):
             raise InputError(f"Give the path of a run, or a list of paths, not {runs!r}.")
+        from kutta.runs import Run
+
         loaded = [Run.load(folder) for folder in folders]
         models, first = _load_models(loaded), loaded[0]
         config = first.config
@@ -191,29 +197,34 @@ class Translator:
         texts = [line for line in chunk if line.ids]
         if request.on_lines:
             request.on_lines(len(chunk) - len(texts))
-        for batch in _batches(texts, request.decode.batch_tokens):
-            with _evaluating(self.models):
-                results = self._search(batch, request)
-            for line, hypotheses in zip(batch, results, strict=True):
-                found[line.number] = [
-                    (one_line(h.tokens, self.tokenizers.target), h.score) for h in hypotheses
-                ]
+        texts.sort(key=lambda line: -len(line.ids))
+        for number, hypotheses in self._search(texts, request):
+            found[number] = [
+                (one_line(h.tokens, self.tokenizers.target), h.score) for h in hypotheses
+            ]
             if request.on_lines:
-                request.on_lines(len(batch))
+                request.on_lines(1)
         return [found.get(line.number, [("", 0.0)]) for line in chunk]
 
-    def _search(self, batch: list[_Source], request: _Request) -> list[list[Hypothesis]]:
-        rows = [torch.tensor([*line.ids, EOS]) for line in batch]
-        source = pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)  # (B, S)
-        scorer, decode = scorer_of(self.models), request.decode
-        if request.sampling is None:
-            return beam_search(scorer, source, decode, request.n_best)
-        streams = [line.number for line in batch]
-        return [[drawn] for drawn in sample(scorer, source, request.sampling, decode, streams)]
+    def _search(
+        self, lines: list[_Source], request: _Request
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses of lines by number, the longest lines first."""
+        decode, sampling = request.decode, request.sampling
+        if sampling is None:
+            sentences = ((line.number, [*line.ids, EOS]) for line in lines)
+            yield from search(self.scorer, sentences, decode, request.n_best)
+            return
+        for batch in _batches(lines, decode.batch_tokens):
+            sources, numbers = [[*line.ids, EOS] for line in batch], [line.number for line in batch]
+            drawn = sample(self.scorer, sources, sampling, decode, numbers)
+            yield from ((number, [one]) for number, one in zip(numbers, drawn, strict=True))
 
 
-def _load_models(runs: Sequence[Run]) -> list[TranslationModel]:
+def _load_models(runs: "Sequence[Run]") -> "list[TranslationModel]":
     """The models of runs or checkpoints with the same vocabulary."""
+    from kutta.model import TranslationModel
+
     if not runs:
         raise InputError("There is no model to translate with; give at least one run.")
     first, *others = runs
@@ -235,23 +246,10 @@ def _load_models(runs: Sequence[Run]) -> list[TranslationModel]:
     return models
 
 
-@contextmanager
-def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
-    """Switch models to evaluation mode, and restore their mode afterwards."""
-    in_training = [model for model in models if model.training]
-    try:
-        for model in models:
-            model.eval()
-        yield
-    finally:
-        for model in in_training:
-            model.train()
-
-
 def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]:
     """Batches of similar lengths: rows x (longest + EOS) <= batch_tokens, or a single row."""
     batch: list[_Source] = []
-    for line in sorted(lines, key=lambda line: -len(line.ids)):
+    for line in lines:
         # The longest come first, so the first line of a batch determines its width.
         if batch and (len(batch) + 1) * (len(batch[0].ids) + 1) > batch_tokens:
             yield batch

@@ -11,6 +11,7 @@ from kutta.errors import InputError
 from kutta.model import LanguageModel
 from kutta.runs import Run, choose_device
 from kutta.translate.hypothesis import one_line
+from kutta.translate.pytorch import SingleModel
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import Continuation
 
@@ -66,8 +67,7 @@ class Writer:
         decode, texts = DecodeConfig(max_length=max_length), list[str]()
         for first in range(0, count, AT_ONCE):
             numbers = range(first, min(first + AT_ONCE, count))
-            prompts = torch.tensor(ids, dtype=torch.long, device=self.device)
-            prompts = prompts.expand(len(numbers), len(ids))
-            drawn = sample(Continuation(self.model), prompts, sampling, decode, numbers)
+            scorer, prompts = Continuation(SingleModel(self.model)), [ids] * len(numbers)
+            drawn = sample(scorer, prompts, sampling, decode, numbers)
             texts += [one_line([*ids, *hypothesis.tokens], self.tokenizer) for hypothesis in drawn]
         return texts
