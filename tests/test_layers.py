@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # The packages (folders or modules) of src/kutta. A package imports its own layer and the layers
 # before it, never a later one.
 LAYERS = (
-    ("errors", "files", "box", "config", "ode"),
+    ("errors", "files", "integrity", "box", "config", "ode"),
     ("model", "data"),
     ("runs", "metrics"),
     ("training", "translate"),
@@ -26,7 +26,7 @@ ENTRY_POINTS = {"__init__", "__main__"}  # the public interface: they may import
 OPEN_TO_ALL = {"__version__"}  # the only name that packages may import from `kutta` itself
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 9_850  # of all packages below the last layer
+MAX_CORE_LINES = 10_400  # of all packages below the last layer
 
 Graph = dict[str, set[str]]
 
