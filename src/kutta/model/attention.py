@@ -155,7 +155,9 @@ class SelfAttention(nn.Module):
     def _search(
         self, q: Tensor, slots: Slots, bias: Tensor | None, offsets: Tensor | None
     ) -> Tensor:
-        """Attention of hypotheses over slots; offsets (B, clip+1, S) are one-hot.
+        """Attention over slots; offsets (B, clip+1, S) of hypotheses are one-hot.
+
+        Offsets (T, S) are as in training: rows of the table for each (query, key).
 
         q r is computed for the offsets -clip..0 and then spread over the slots: a product with ones
         and zeros takes less time than gathering r for every slot of every sentence.
@@ -163,6 +165,10 @@ class SelfAttention(nn.Module):
         assert bias is not None, "a search says which slots are seen"
         if self.relative is not None and offsets is not None:
             K, B, H, _ = q.shape
+            if offsets.dim() == 2:
+                relative = functional.embedding(offsets, self.relative).to(q.dtype)
+                products = torch.bmm(q.flatten(1, 2), relative.transpose(1, 2)) * _scale(q)
+                return slots.attend(q, bias + products.view(K, B, H, -1).permute(1, 2, 0, 3))
             table = self.relative[: self.clip + 1].to(q.dtype)
             by_offset = (q @ table.t() * _scale(q)).permute(1, 2, 0, 3).flatten(1, 2)
             bias = bias + torch.bmm(by_offset, offsets).view(B, H, K, -1)

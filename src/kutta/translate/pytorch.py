@@ -13,6 +13,7 @@ from kutta.model import LanguageModel, TextModel, TranslationModel
 from kutta.model.attention import Cache, KeyValues, Slots
 from kutta.model.field import Context
 from kutta.model.stack import LayerState
+from kutta.runs import choose_device
 from kutta.translate.ancestors import Array, Arrays
 from kutta.translate.cached import Cached, Sizes, Step
 from kutta.translate.hypothesis import Continuations, Integers
@@ -34,6 +35,14 @@ class SingleModel:
 
     def start(self, beam: int) -> "_Decoding":
         return _Decoding(self.model, beam)
+
+
+def on_device(
+    models: Sequence[TranslationModel], device: str | torch.device
+) -> tuple[list[TranslationModel], torch.device]:
+    """The models on this device, and the device."""
+    chosen = choose_device(device)
+    return [model.to(chosen) for model in models], chosen
 
 
 def scorer_of(models: Sequence[TextModel]) -> Scorer:

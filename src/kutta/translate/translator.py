@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from pydantic import Field, InstanceOf
 
@@ -14,8 +14,11 @@ from kutta.config.mistakes import check_names, in_one_sentence
 from kutta.config.signature import spelled_out
 from kutta.data.tokenizer import EOS, Tokenizers
 from kutta.errors import InputError
+from kutta.runtime import Exported, is_exported, open_export
+from kutta.translate.exported import ExportedModel
 from kutta.translate.hypothesis import Hypothesis, one_line
 from kutta.translate.sampling import sample
+from kutta.translate.scorer import Ensemble
 from kutta.translate.search import search
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
     from kutta.model import TranslationModel
     from kutta.runs import Run
+
+    Model = TranslationModel | ExportedModel
 
 LONGEST_SOURCE = 1024  # tokens of a line that are translated if data.max_source is not set
 CHUNK = 4096  # lines that are read and sorted by length before they are translated
@@ -82,22 +87,26 @@ class Translator:
 
     def __init__(
         self,
-        models: "TranslationModel | Sequence[TranslationModel]",
+        models: "Model | Sequence[Model]",
         tokenizers: Tokenizers,
         config: DecodeConfig,
         device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
         max_source: int = 0,
     ) -> None:
-        from kutta.runs import choose_device
-        from kutta.translate.pytorch import scorer_of
-
         models = list(models) if isinstance(models, Sequence) else [models]
         if not models:
             raise InputError("There is no model to translate with; give at least one.")
-        self.device = choose_device(device)
-        self.models = [model.to(self.device) for model in models]
-        self.scorer = scorer_of(self.models)
+        self.models, self.device = models, "cpu"
+        exported = [model for model in models if isinstance(model, ExportedModel)]
+        if exported:
+            _check_device(device)
+            self.scorer = exported[0] if len(exported) == 1 else Ensemble(exported)
+        else:
+            from kutta.translate.pytorch import on_device, scorer_of
+
+            self.models, self.device = on_device(cast(Any, models), device)
+            self.scorer = scorer_of(cast(Any, self.models))
         self.tokenizers = tokenizers
         self.config = config
         self.warn = warn
@@ -110,16 +119,20 @@ class Translator:
         device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
     ) -> Self:
-        """Load a run or one of its checkpoints; several of them form an ensemble."""
+        """Load a run, one of its checkpoints or an exported model; several form an ensemble.
+
+        An exported model runs in onnxruntime, on the CPU, and needs no torch.
+        """
         folders = [runs] if isinstance(runs, str | Path) else runs
         if not isinstance(cast(object, folders), Sequence) or not all(
             isinstance(cast(object, folder), str | Path) for folder in folders
         ):
             raise InputError(f"Give the path of a run, or a list of paths, not {runs!r}.")
-        from kutta.runs import Run
-
-        loaded = [Run.load(folder) for folder in folders]
-        models, first = _load_models(loaded), loaded[0]
+        exported = [folder for folder in folders if is_exported(Path(folder))]
+        if exported:
+            models, first = _load_exports(folders)
+        else:
+            models, first = _load_runs(folders)
         config = first.config
         return cls(models, first.tokenizers, config.decode, device, warn, config.data.max_source)
 
@@ -221,29 +234,62 @@ class Translator:
             yield from ((number, [one]) for number, one in zip(numbers, drawn, strict=True))
 
 
-def _load_models(runs: "Sequence[Run]") -> "list[TranslationModel]":
-    """The models of runs or checkpoints with the same vocabulary."""
-    from kutta.model import TranslationModel
+def _load_exports(folders: Sequence[str | Path]) -> tuple[list[ExportedModel], Exported]:
+    """The exported models of these folders, and the first of them."""
+    for folder in folders:
+        if not is_exported(Path(folder)):
+            raise InputError(
+                f"{folder} is not an exported model, as others of the ensemble are; export it too."
+            )
+    found = [open_export(Path(folder)) for folder in folders]
+    for one in found:
+        if one.is_language_model:
+            raise InputError(_no_translation(one.path))
+        if one.vocabulary() != found[0].vocabulary():
+            raise InputError(_other_vocabulary(one.path, found[0].path))
+    return [ExportedModel(one) for one in found], found[0]
 
-    if not runs:
+
+def _load_runs(folders: Sequence[str | Path]) -> "tuple[list[TranslationModel], Run]":
+    """The models of runs or checkpoints with the same vocabulary, and the first run."""
+    from kutta.model import TranslationModel
+    from kutta.runs import Run
+
+    if not folders:
         raise InputError("There is no model to translate with; give at least one run.")
-    first, *others = runs
+    first, *others = runs = [Run.load(folder) for folder in folders]
     for run in others:
         if run.path != first.path and run.vocabulary() != first.vocabulary():
-            raise InputError(
-                f"{run.path} and {first.path} have different vocabularies, so their models cannot "
-                "form an ensemble; give runs with the same vocabulary."
-            )
+            raise InputError(_other_vocabulary(run.path, first.path))
     models: list[TranslationModel] = []
     for run in runs:
         model = run.load_model()
         if not isinstance(model, TranslationModel):
-            raise InputError(
-                f"{run.path} is a language model and cannot translate; sample from it with "
-                f"`kutta sample {run.path}`, or give a run with a source language."
-            )
+            raise InputError(_no_translation(run.path))
         models.append(model)
-    return models
+    return models, first
+
+
+def _no_translation(path: Path) -> str:
+    return (
+        f"{path} is a language model and cannot translate; sample from it with "
+        f"`kutta sample {path}`, or give a run with a source language."
+    )
+
+
+def _other_vocabulary(path: Path, first: Path) -> str:
+    return (
+        f"{path} and {first} have different vocabularies, so their models cannot form an "
+        "ensemble; give runs with the same vocabulary."
+    )
+
+
+def _check_device(device: object) -> None:
+    """Reject a device that an exported model cannot use."""
+    if str(device) not in ("auto", "cpu"):
+        raise InputError(
+            f"An exported model runs on the CPU, not on {device}; use --device cpu, or the run."
+        )
 
 
 def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]:
