@@ -16,9 +16,9 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 LAYERS = (
     ("errors", "files", "integrity", "box", "config", "ode"),
     ("model", "data"),
-    ("runs", "metrics"),
+    ("runs", "metrics", "runtime"),
     ("training", "translate"),
-    ("corpora", "plotting", "analysis", "reproduce", "server", "commands", "demo", "cli"),
+    ("corpora", "plotting", "analysis", "reproduce", "server", "commands", "demo", "export", "cli"),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 INDEPENDENT = {("model", "data"), ("data", "model")}  # neither imports the other
@@ -26,7 +26,7 @@ ENTRY_POINTS = {"__init__", "__main__"}  # the public interface: they may import
 OPEN_TO_ALL = {"__version__"}  # the only name that packages may import from `kutta` itself
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 10_400  # of all packages below the last layer
+MAX_CORE_LINES = 11_300  # of all packages below the last layer
 
 Graph = dict[str, set[str]]
 

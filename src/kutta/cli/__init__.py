@@ -16,6 +16,7 @@ from kutta.errors import InputError
 from kutta.cli import run  # isort: skip
 from kutta.cli import translate  # isort: skip
 from kutta.cli import evaluate  # isort: skip
+from kutta.cli import export  # isort: skip
 from kutta.cli import info  # isort: skip
 from kutta.cli import models  # isort: skip
 from kutta.cli import sample  # isort: skip
@@ -28,6 +29,7 @@ __all__ = [
     "app",
     "data",
     "evaluate",
+    "export",
     "info",
     "main",
     "models",

@@ -93,6 +93,11 @@ class BPE:
         """The text of `ids`, without PAD, UNK, BOS and EOS."""
         return cast(str, self._processor.decode([int(i) for i in ids if i >= len(SPECIALS)]))
 
+    @property
+    def tokens(self) -> list[str]:
+        """The pieces by id."""
+        return [self._processor.id_to_piece(i) for i in range(len(self))]
+
     def sample(self, ids: Sequence[Ids], dropout: float, seed: int) -> list[list[int]]:
         """The same texts re-segmented, each possible merge skipped with probability `dropout`.
 
@@ -174,6 +179,11 @@ class Pretokenized:
 
     def decode(self, ids: Ids) -> str:
         return join_pieces(" ".join(self._tokens[int(i)] for i in ids if i >= len(SPECIALS)))
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens by id, the special ones first."""
+        return self._tokens
 
     def __len__(self) -> int:
         return len(self._tokens)

@@ -1,5 +1,1 @@
-"""Exporting a trained model for onnxruntime."""
-
-from kutta.export.export import export_run
-
-__all__ = ["export_run"]
+"""Trained models for other programs: onnxruntime, which Kutta itself uses, and CTranslate2."""

@@ -1,8 +1,8 @@
 """Whether an ONNX file reads other files, found without the onnx package.
 
-An ONNX file is a protocol buffer: fields of a number, a wire type and a value. Weights are either in
-it or, by a name, in another file, which could be any file of the machine. So all tensors are looked
-at before onnxruntime opens the file. The numbers are those of onnx.proto, which never change.
+An ONNX file is a protocol buffer: fields of a number, a wire type and a value. Weights are either
+in it or, by a name, in another file, which could be any file of the machine. So all tensors are
+looked at before onnxruntime opens the file. The numbers are those of onnx.proto, which never change.
 """
 
 import mmap
