@@ -13,7 +13,7 @@ from kutta.commands.progress import progress, remark, uninterrupted
 from kutta.config import Sampling, SearchOptions
 from kutta.data.corpus import read_lines, read_stream
 from kutta.errors import InputError
-from kutta.runs import Run
+from kutta.runtime import is_exported
 from kutta.translate.translator import Scored, Translator
 
 
@@ -32,11 +32,11 @@ def translate_text(
 
     On Ctrl-C the lines translated so far are in the output, and KeyboardInterrupt says how many.
     """
-    chosen = [Run.load(folder, checkpoint) for folder in runs]
-    translator = Translator.load([run.folder for run in chosen], device, warn=remark)
+    folders = [chosen_folder(folder, checkpoint) for folder in runs]
+    translator = Translator.load(folders, device, warn=remark)
     typed = input is None and sys.stdin.isatty()
     if typed:
-        language = chosen[0].config.data.source
+        language = translator.languages[0]
         remark(f"type a sentence ({language}) and press Enter to translate it; Ctrl-D ends.")
     lines, sources = tee(
         read_stream(sys.stdin.buffer, "standard input") if input is None else read_lines(input)
@@ -68,6 +68,19 @@ def translate_text(
     if stopped:
         place = "" if output is None else f", which are in {output}"
         raise KeyboardInterrupt(f"interrupted after {done:,} {_lines(done)}{place}")
+
+
+def chosen_folder(folder: Path, checkpoint: str | None) -> Path:
+    """The folder of an exported model, or of a run or the checkpoint that was chosen."""
+    if is_exported(folder):
+        if checkpoint is not None:
+            raise InputError(
+                f"{folder} is an exported model, which has no checkpoints; remove --checkpoint."
+            )
+        return folder
+    from kutta.runs import Run
+
+    return Run.load(folder, checkpoint).folder
 
 
 def _answer(source: str, found: Sequence[Scored], n_best: int, as_json: bool) -> str:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from kutta.errors import InputError
 from kutta.runtime.directory import Exported
 from kutta.runtime.session import Session
 from kutta.translate.ancestors import Array, Arrays
@@ -31,6 +32,14 @@ class ExportedModel:
 
     def start(self, beam: int) -> "_Decoding":
         return _Decoding(self, beam)
+
+
+def check_device(device: object) -> None:
+    """Reject a device that an exported model cannot use."""
+    if str(device) not in ("auto", "cpu"):
+        raise InputError(
+            f"An exported model runs on the CPU, not on {device}; use --device cpu, or the run."
+        )
 
 
 class _Decoding(Cached):

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ from kutta.translate.ancestors import Array, Arrays
 from kutta.translate.cached import Cached, Sizes, Step
 from kutta.translate.hypothesis import Continuations, Integers
 from kutta.translate.scorer import Ensemble, Scorer
+
+Model = TypeVar("Model", bound=TextModel)
 
 BLOCK = 128  # tokens whose maximum decides whether any of them can be among the best
 ROWS = 8  # of logits that are summed at once
@@ -38,8 +40,8 @@ class SingleModel:
 
 
 def on_device(
-    models: Sequence[TranslationModel], device: str | torch.device
-) -> tuple[list[TranslationModel], torch.device]:
+    models: Sequence[Model], device: str | torch.device
+) -> tuple[list[Model], torch.device]:
     """The models on this device, and the device."""
     chosen = choose_device(device)
     return [model.to(chosen) for model in models], chosen

@@ -15,7 +15,7 @@ from kutta.config.signature import spelled_out
 from kutta.data.tokenizer import EOS, Tokenizers
 from kutta.errors import InputError
 from kutta.runtime import Exported, is_exported, open_export
-from kutta.translate.exported import ExportedModel
+from kutta.translate.exported import ExportedModel, check_device
 from kutta.translate.hypothesis import Hypothesis, one_line
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import Ensemble
@@ -100,7 +100,7 @@ class Translator:
         self.models, self.device = models, "cpu"
         exported = [model for model in models if isinstance(model, ExportedModel)]
         if exported:
-            _check_device(device)
+            check_device(device)
             self.scorer = exported[0] if len(exported) == 1 else Ensemble(exported)
         else:
             from kutta.translate.pytorch import on_device, scorer_of
@@ -111,6 +111,7 @@ class Translator:
         self.config = config
         self.warn = warn
         self.max_source = max_source
+        self.languages = "", ""  # of source and target, as a run names them
 
     @classmethod
     def load(
@@ -134,7 +135,10 @@ class Translator:
         else:
             models, first = _load_runs(folders)
         config = first.config
-        return cls(models, first.tokenizers, config.decode, device, warn, config.data.max_source)
+        data, known = config.data, first.tokenizers
+        translator = cls(models, known, config.decode, device, warn, data.max_source)
+        translator.languages = data.source, data.target
+        return translator
 
     def __repr__(self) -> str:
         models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
@@ -282,14 +286,6 @@ def _other_vocabulary(path: Path, first: Path) -> str:
         f"{path} and {first} have different vocabularies, so their models cannot form an "
         "ensemble; give runs with the same vocabulary."
     )
-
-
-def _check_device(device: object) -> None:
-    """Reject a device that an exported model cannot use."""
-    if str(device) not in ("auto", "cpu"):
-        raise InputError(
-            f"An exported model runs on the CPU, not on {device}; use --device cpu, or the run."
-        )
 
 
 def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]:
