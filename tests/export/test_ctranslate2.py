@@ -13,8 +13,7 @@ from kutta.config import Config
 from kutta.config.model import ModelConfig
 from kutta.data.tokenizer import BOS, EOS, Pretokenized
 from kutta.errors import InputError
-from kutta.export import export_ctranslate2
-from kutta.export.ctranslate2 import obstacle, one_by_one, vocabulary
+from kutta.export.ctranslate2 import export_ctranslate2, obstacle, one_by_one, vocabulary
 from kutta.model import TranslationModel
 from kutta.model.weights import own_tensors, write_tensors
 from kutta.runs import Run, open_run, prepare_run

@@ -20,10 +20,12 @@ from kutta.model.transformer import build_model
 from kutta.ode.methods import METHODS
 from kutta.runs import Run
 from kutta.runtime.directory import DECODER, ENCODER, EXPORT, Exported, Facts
+from kutta.runtime.session import Session
 from kutta.translate import Translator, beam_search
 from kutta.translate.exported import ExportedModel
 from kutta.translate.pytorch import SingleModel
 from kutta.translate.scorer import Scorer
+from kutta.translate.workers import Arrangement, cores
 from tests.conftest import toy_config
 
 VOCABULARY = 61
@@ -50,7 +52,7 @@ def exported(model: Any, folder: Path, precision: str = "fp32") -> ExportedModel
 
 
 def tables(scorer: Scorer, beam: int = 3, steps: int = 5) -> list[np.ndarray[Any, Any]]:
-    """Log-probabilities of a scorer while hypotheses part, and a sentence makes room for another."""
+    """Log-probabilities while hypotheses part, and a sentence makes room for another."""
     decoding = scorer.start(beam)
     decoding.select([], 2)
     decoding.enter([0, 1], SOURCES[:2])
@@ -220,3 +222,45 @@ def test_a_language_model_is_exported(tmp_path: Path) -> None:
     assert not (tmp_path / ENCODER).exists()
     for one, other in zip(tables(SingleModel(model)), tables(scorer), strict=True):
         assert np.abs(one - other).max() < 1e-4
+
+
+# ---- workers ---------------------------------------------------------------------------------
+
+
+def test_workers_share_one_model_and_keep_the_order(folder: Path) -> None:
+    lines = [f"{'ba be bi bo du'[: 2 + n % 12]}" for n in range(90)]
+    expected = Translator.load(folder, workers=1).translate(lines)
+    several = Translator.load(folder, workers=3)
+    assert several.translate(lines) == expected
+    assert list(several.translate_stream(lines)) == expected
+    assert [model.exported.path for model in several.models] == [folder]
+    stream = several.translate_stream(lines)
+    assert next(stream) == expected[0]
+    stream.close()  # type: ignore[attr-defined]  # the workers end with it
+
+
+def test_the_first_lines_decide_how_cores_are_used(folder: Path) -> None:
+    alone, many = Translator.load(folder), Translator.load(folder)
+    alone.translate(["ba"])
+    many.translate(["ba", "be"])
+    assert alone.arrangement == Arrangement(1, cores())
+    assert many.arrangement == Arrangement(cores(), 1)
+
+
+def test_an_error_in_a_worker_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object, feeds: object, outputs: object) -> None:
+        raise MemoryError("no memory")
+
+    broken = Translator.load(folder, workers=2)
+    broken.translate(["ba"])
+    monkeypatch.setattr(Session, "run", fail)
+    with pytest.raises(MemoryError, match="no memory"):
+        broken.translate(["ba", "be"])
+
+
+@pytest.mark.parametrize(("options", "sentence"), [({"workers": 0}, "workers"), ({}, "cuda")])
+def test_what_an_export_cannot_do_is_said(
+    folder: Path, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Translator.load(folder, "auto" if options else "cuda", **options)

@@ -49,15 +49,6 @@ def export(
             show_default="fp32",
         ),
     ] = None,
-    shortlist: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Learn a lexical shortlist of N target tokens for each source token from the "
-            "training text, with --to onnx.",
-            show_default="none",
-        ),
-    ] = None,
     score: Annotated[
         bool,
         typer.Option(help="Score int8 weights against fp32 on the test or validation text."),
@@ -84,7 +75,7 @@ def export(
     if to is Target.ctranslate2:
         from kutta.export.ctranslate2 import QUANTIZATIONS, export_ctranslate2
 
-        _reject("ctranslate2", precision=precision, shortlist=shortlist)
+        _reject("ctranslate2", precision=precision)
         quantization = quantization or "float32"
         if quantization not in QUANTIZATIONS:
             raise InputError(
@@ -100,7 +91,7 @@ def export(
     _reject("onnx", quantization=quantization)
     chosen = (precision or Precision.fp32).value
     folder = folder or found.outputs("export") / chosen
-    for line in export_model(found, folder, chosen, shortlist, score):
+    for line in export_model(found, folder, chosen, score):
         typer.echo(line)
     typer.echo(f"{folder}: a model for onnxruntime, {chosen}, {_megabytes(folder)}")
 

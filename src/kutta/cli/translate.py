@@ -82,6 +82,14 @@ def translate(
         ),
     ] = None,
     device: Device = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Search with N workers of one thread each, with an exported model.",
+            show_default="as many as cores",
+        ),
+    ] = None,
     json: AsJson = False,
     **search: Unpack[SearchOptions],
 ) -> None:
@@ -102,7 +110,9 @@ def translate(
         if sample and value is not None and name not in _WITH_SAMPLING:
             raise InputError(f"{_written(name)} has no effect with --sample; remove one of them.")
     sampling = Sampling(**given) if sample else None  # type: ignore[arg-type]
-    translate_text(runs, input, output, n_best, sampling, device, json, checkpoint, **search)
+    translate_text(
+        runs, input, output, n_best, sampling, device, json, checkpoint, workers, **search
+    )
 
 
 def _written(name: str) -> str:

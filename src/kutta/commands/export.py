@@ -10,12 +10,10 @@ from kutta.translate.evaluate import valid_score
 from kutta.translate.translator import Translator
 
 
-def export_model(
-    run: Run, folder: Path, precision: str, shortlist: int | None = None, score: bool = True
-) -> Iterator[str]:
+def export_model(run: Run, folder: Path, precision: str, score: bool = True) -> Iterator[str]:
     """Write an exported model; yields sentences about it."""
-    export_run(run, folder, precision, shortlist)
-    if not score or run.config.language_model or (precision == "fp32" and not shortlist):
+    export_run(run, folder, precision)
+    if not score or run.config.language_model or precision == "fp32":
         return
     name, pairs = _text(run)
     if not pairs:

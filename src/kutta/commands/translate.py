@@ -26,6 +26,7 @@ def translate_text(
     device: str,
     as_json: bool,
     checkpoint: str | None = None,
+    workers: int | None = None,
     **search: Unpack[SearchOptions],
 ) -> None:
     """Translate a file or standard input, line by line.
@@ -33,7 +34,7 @@ def translate_text(
     On Ctrl-C the lines translated so far are in the output, and KeyboardInterrupt says how many.
     """
     folders = [chosen_folder(folder, checkpoint) for folder in runs]
-    translator = Translator.load(folders, device, warn=remark)
+    translator = Translator.load(folders, device, remark, workers)
     typed = input is None and sys.stdin.isatty()
     if typed:
         language = translator.languages[0]

@@ -15,9 +15,7 @@ from kutta.translate.pytorch import sizes_of
 LARGEST = 2**31 - 1  # bytes of an ONNX file, which is one protocol buffer
 
 
-def export_run(
-    run: Run, folder: Path, precision: str = "fp32", shortlist: int | None = None
-) -> None:
+def export_run(run: Run, folder: Path, precision: str = "fp32") -> None:
     """Write the model of a run or a checkpoint to a new folder, all or nothing."""
     if folder.exists():
         raise InputError(f"{folder} already exists; give another folder, or remove it.")

@@ -35,12 +35,11 @@ class Parts(Slots):
     def attend(self, q: Tensor, bias: Tensor) -> Tensor:
         graph, (count, sentences, heads, width) = self.graph, q.shape
         scores = [
-            # Heads and sentences before slots and numbers, without a copy.
+            # The query's sentences and heads come before its hypotheses without a copy.
             self._product(
                 graph.name(q),
                 graph.name(kv.keys),
                 transBatchA=1,
-                transBatchB=1,
                 transB=1,
                 alpha=width**-0.5,
             )
@@ -52,7 +51,7 @@ class Parts(Slots):
         if len(self.parts) == 2:
             weights = self._cut(weights[0])
         attended = [
-            self._product(weight, graph.name(kv.values), transBatchB=1)
+            self._product(weight, graph.name(kv.values))
             for weight, kv in zip(weights, self.parts, strict=True)
         ]  # each (B, H, K, d_h)
         total = attended[0] if len(attended) == 1 else graph.node("Add", attended)
@@ -83,9 +82,11 @@ class Past(KeyValues):
         super().__init__(*(graph.input(name, shape) for name in cache_names(number)))
 
     def append(self, keys: Tensor, values: Tensor) -> Parts:
-        for name, value in zip(cache_names(self.number), (keys, values), strict=True):
+        new = KeyValues(keys.permute(1, 2, 0, 3), values.permute(1, 2, 0, 3))
+        pair = (new.keys, new.values)
+        for name, value in zip(cache_names(self.number), pair, strict=True):
             self.graph.output(f"new_{name}", value)
-        return Parts(self.graph, [self, KeyValues(keys, values)])
+        return Parts(self.graph, [self, new])
 
 
 class Whole(KeyValues):
@@ -95,7 +96,8 @@ class Whole(KeyValues):
         self.graph = graph
 
     def append(self, keys: Tensor, values: Tensor) -> Parts:
-        return Parts(self.graph, [KeyValues(keys, values)])
+        by_head = KeyValues(keys.permute(1, 2, 0, 3), values.permute(1, 2, 0, 3))
+        return Parts(self.graph, [by_head])
 
 
 def cache_names(number: int) -> tuple[str, str]:
@@ -110,7 +112,7 @@ def memory_names(number: int) -> tuple[str, str]:
 
 @torch.no_grad()
 def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
-    """source (B, S) -> keys and values (S, B, H, d_h) of every cross-attention."""
+    """source (B, S) -> keys and values (B, H, S, d_h) of every cross-attention."""
     graph = Tracer(model, PRODUCTS[precision]())
     with graph:
         source = graph.input("source", (B, S), torch.int64)
@@ -125,7 +127,7 @@ def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
         projected = [kv for layer in model.decoder.each_layer() for kv in layer.projected(states)]
         for number, kv in enumerate(projected):
             for name, value in zip(memory_names(number), (kv.keys, kv.values), strict=True):
-                graph.output(name, value)
+                graph.output(name, value.permute(1, 2, 0, 3))
     return graph.model()
 
 
@@ -134,7 +136,7 @@ def decoder_graph(model: TextModel, precision: str) -> onnx.ModelProto:
     """One step: see `Step` in kutta.translate.cached for the inputs, `best` for the outputs."""
     graph = Tracer(model, PRODUCTS[precision]())
     shape = model.decoder.shape
-    heads = (shape.heads, shape.settings.d_model // shape.heads)
+    heads, width = shape.heads, shape.settings.d_model // shape.heads
     with graph:
         tokens = graph.input("tokens", (K, B), torch.int64)
         positions = graph.input("positions", (B,), torch.int64)
@@ -144,10 +146,12 @@ def decoder_graph(model: TextModel, precision: str) -> onnx.ModelProto:
             kept: list[KeyValues] = []
             read: list[KeyValues] = []
             for _ in range(layer.evaluations):
-                kept.append(Past(graph, caches, (N, B, *heads)))
+                kept.append(Past(graph, caches, (B, heads, N, width)))
                 caches += 1
             for _ in layer.sublayers("cross") if layer.cross is not None else []:
-                inputs = [graph.input(name, (S, B, *heads)) for name in memory_names(memories)]
+                inputs = [
+                    graph.input(name, (B, heads, S, width)) for name in memory_names(memories)
+                ]
                 read.append(Parts(graph, [KeyValues(*inputs)]))
                 memories += 1
             layers.append(LayerState(read, kept))

@@ -34,26 +34,26 @@ class KeyValues:
 
 
 class Slots(KeyValues):
-    """Keys and values (S, B, H, d_h) that all hypotheses of a sentence share while searching.
+    """Keys and values (B, H, S, d_h) that all hypotheses of a sentence share while searching.
 
-    Queries are (K, B, H, d_h) for K hypotheses, and a bias (B, 1 or H, 1 or K, S) says which slots
-    each of them sees. So nothing is copied or reordered where hypotheses part.
+    A head's slots are beside each other, as only they are read together. Queries are (K, B, H, d_h)
+    for K hypotheses, and a bias (B, 1 or H, 1 or K, S) says which slots each of them sees. So
+    nothing is copied or reordered where hypotheses part.
     """
 
     def attend(self, q: Tensor, bias: Tensor) -> Tensor:
         """softmax(q k / sqrt(d_h) + bias) v for every head: (K, B, H*d_h)."""
-        K, B, H, _ = q.shape
-        query, keys, values = (x.flatten(1, 2).transpose(0, 1) for x in (q, self.keys, self.values))
-        logits = torch.baddbmm(q.new_zeros(1, 1, 1), query, keys.transpose(1, 2), alpha=_scale(q))
-        logits = logits.view(B, H, K, -1) + bias
-        attended = torch.bmm(torch.softmax(logits, dim=-1).flatten(0, 1), values)
-        return attended.transpose(0, 1).reshape(K, B, -1)
+        K, B = q.shape[:2]
+        query, keys, values = q.permute(1, 2, 0, 3), self.keys, self.values
+        logits = torch.matmul(query * _scale(q), keys.transpose(2, 3)) + bias
+        attended = torch.matmul(torch.softmax(logits, dim=-1), values)
+        return attended.permute(2, 0, 1, 3).reshape(K, B, -1)
 
 
 class Cache(Slots):
     """Slots of self-attention: a buffer that has room for those of further steps.
 
-    keys and values are the buffer (capacity, B, H, d_h), of which the first `used` are filled.
+    keys and values are the buffer (B, H, capacity, d_h), of which the first `used` are filled.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, used: int) -> None:
@@ -63,9 +63,10 @@ class Cache(Slots):
     def append(self, keys: Tensor, values: Tensor) -> Slots:
         """Fill the next slots; return all that are filled."""
         end = self.used + len(keys)
-        self.keys[self.used : end], self.values[self.used : end] = keys, values
+        self.keys[:, :, self.used : end] = keys.permute(1, 2, 0, 3)
+        self.values[:, :, self.used : end] = values.permute(1, 2, 0, 3)
         self.used = end
-        return Slots(self.keys[:end], self.values[:end])
+        return Slots(self.keys[:, :, :end], self.values[:, :, :end])
 
 
 def relative_offsets(queries: int, keys: int, clip: int, device: torch.device) -> Tensor | None:

@@ -1,17 +1,17 @@
 """The directory of an exported model.
 
-export.json  config.json  tokenizer.model | vocab.txt  encoder.onnx  decoder.onnx  shortlist.npz
+export.json  config.json  tokenizer.model | vocab.txt  encoder.onnx  decoder.onnx
 checksums.json
 
-A language model has no encoder.onnx, and shortlist.npz is an option. `kutta export` writes it, and
-nothing of it is changed afterwards.
+A language model has no encoder.onnx. `kutta export` writes the folder, and nothing in it is changed
+afterwards.
 """
 
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from kutta.config import CONFIG, Config
 from kutta.data.tokenizer import Tokenizers
@@ -20,7 +20,6 @@ from kutta.integrity import MANIFEST, read_manifest, verify
 from kutta.runtime.external import external_data
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
-SHORTLIST = "shortlist.npz"
 FORMAT = 1  # raised when an earlier version of Kutta could not read the directory
 
 
@@ -86,11 +85,6 @@ class Exported:
         names = [DECODER] if self.is_language_model else [ENCODER, DECODER]
         return [self.path / name for name in names]
 
-    @property
-    def shortlist(self) -> Path | None:
-        path = self.path / SHORTLIST
-        return path if path.is_file() else None
-
     @cached_property
     def tokenizers(self) -> Tokenizers:
         return Tokenizers.load(self.path)
@@ -115,15 +109,12 @@ def open_export(folder: Path) -> Exported:
         raise InputError(f"{folder / MANIFEST} is missing; {remedy}.")
     verify(folder, remedy=remedy)
     found = Exported(folder, facts, Config.load(folder / CONFIG))
-    listed = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    needed = [path.name for path in found.graphs]
-    for name in {*listed, *needed} - {MANIFEST}:
-        if name not in manifest.files and (name in needed or name == SHORTLIST):
-            raise InputError(f"{folder / name} is not in {MANIFEST}; {remedy}.")
     for graph in found.graphs:
+        if graph.name not in manifest.files:
+            raise InputError(f"{graph} is not in {MANIFEST}; {remedy}.")
         if where := external_data(graph):
             raise InputError(
                 f"{graph} reads its weights from another file ({where!r}), which Kutta does not "
                 "allow; export the run again."
             )
-    return cast(Exported, found)
+    return found

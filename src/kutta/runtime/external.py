@@ -2,7 +2,7 @@
 
 An ONNX file is a protocol buffer: fields of a number, a wire type and a value. Weights are either
 in it or, by a name, in another file, which could be any file of the machine. So all tensors are
-looked at before onnxruntime opens the file. The numbers are those of onnx.proto, which never change.
+looked at before onnxruntime opens the file. The numbers are those of onnx.proto, which stay.
 """
 
 import mmap

@@ -1,8 +1,6 @@
 """Which keys and values each hypothesis sees, and how they are kept in memory."""
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,8 @@ from kutta.translate.hypothesis import Floats, Integers
 
 Array = Any  # of numpy or of torch, as the model asks for
 
-IDLE = 6  # slots per hypothesis that nobody may see any more before they are removed
+IDLE = 4  # slots per hypothesis that nobody may see any more before they are removed
+ROOM = 6  # steps for which there is room after slots were removed
 
 
 class Ancestors:
@@ -82,57 +81,49 @@ class Ancestors:
         return n - int(self.seen.any(axis=1).sum(axis=1).max(initial=0)) > IDLE * beam
 
 
-@dataclass(frozen=True)
-class Arrays:
-    """How arrays are made: `empty(shape)`, and `take(array, rows, out)` of (R, H * d_h)."""
-
-    empty: Callable[[tuple[int, ...]], Array]
-    take: Callable[[Array, Integers, Array], None]
-
-
 class Buffers:
-    """Arrays (capacity, B, H, d_h) of keys or values; the first `used` slots are filled."""
+    """Arrays (B, H, capacity, d_h) of keys or values; the first `used` slots are filled.
 
-    def __init__(self, of: Arrays, count: int, heads: int, width: int) -> None:
-        self.arrays = [of.empty((0, 0, heads, width)) for _ in range(count)]
+    `zeros(shape)` makes an array. What is not filled is 0, as it may enter sums with a weight of 0.
+    """
+
+    def __init__(
+        self, zeros: Callable[[tuple[int, ...]], Array], count: int, heads: int, width: int
+    ) -> None:
+        self.arrays = [zeros((0, heads, 0, width)) for _ in range(count)]
         self.used = 0
-        self._empty, self._take = of.empty, of.take
+        self._zeros = zeros
+
+    @property
+    def capacity(self) -> int:
+        return self.arrays[0].shape[2] if self.arrays else 0
 
     def reserve(self, count: int) -> None:
         """Have room for `count` further slots."""
-        if self.arrays and self.used + count > self.arrays[0].shape[0]:
-            self._grow(math.ceil(1.5 * self.used) + 8 * count)
+        if self.used + count > self.capacity:
+            self._grow(self.used + max(ROOM * count, self.used // 8))
 
     def widen(self, used: int) -> None:
-        """Have this many slots filled; the further ones with zeros."""
-        if self.arrays and used > self.arrays[0].shape[0]:
+        """Have this many slots filled."""
+        if used > self.capacity:
             self._grow(used)
-        for array in self.arrays:
-            array[self.used : used] = 0
         self.used = used
 
     def _grow(self, capacity: int) -> None:
         for number, array in enumerate(self.arrays):
-            grown = self._empty((capacity, *array.shape[1:]))
-            grown[: self.used] = array[: self.used]
+            sentences, heads, _, width = array.shape
+            grown = self._zeros((sentences, heads, capacity, width))
+            grown[:, :, : self.used] = array[:, :, : self.used]
             self.arrays[number] = grown
 
     def select(self, columns: Sequence[int], slots: Integers, total: int, room: int = 0) -> None:
         """Keep some columns and of each some slots (b, m), and have `total` columns."""
         b, m = slots.shape
         for number, array in enumerate(self.arrays):
-            sentences, heads, width = array.shape[1:]
-            # Columns that nobody keeps stay unwritten, but not undefined: they may enter sums.
-            chosen = self._empty((m + room, total, heads, width))
-            if b < total:
-                chosen[:, b:] = 0
-            rows = slots.T * sentences + np.asarray(columns, np.int64)
-            flat = array.reshape(-1, heads * width)
-            if b == total:
-                self._take(flat, rows.reshape(-1), chosen[:m].reshape(-1, heads * width))
-            else:
-                part = self._empty((m * b, heads * width))
-                self._take(flat, rows.reshape(-1), part)
-                chosen[:m, :b] = part.reshape(m, b, heads, width)
+            _, heads, capacity, width = array.shape
+            chosen = self._zeros((total, heads, m + room, width))
+            first = np.asarray(columns, np.int64)[:, None] * heads + np.arange(heads)  # (b, H)
+            rows = first[:, :, None] * capacity + slots[:, None]
+            chosen[:b, :, :m] = array.reshape(-1, width)[rows]
             self.arrays[number] = chosen
         self.used = m

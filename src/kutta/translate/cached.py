@@ -2,13 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kutta.data.tokenizer import PAD
-from kutta.translate.ancestors import Ancestors, Array, Arrays, Buffers
+from kutta.translate.ancestors import ROOM, Ancestors, Array, Buffers
 from kutta.translate.hypothesis import Continuations, Floats, Integers
 
 
@@ -51,16 +51,16 @@ class Cached(ABC):
     hypotheses of a sentence.
     """
 
-    def __init__(self, beam: int, sizes: Sizes, arrays: Arrays) -> None:
+    def __init__(self, beam: int, sizes: Sizes, zeros: Callable[[tuple[int, ...]], Array]) -> None:
         self.beam, self.clip = beam, sizes.clip
         self.ancestors = Ancestors(0, beam)
-        self.caches = Buffers(arrays, 2 * sizes.caches, sizes.heads, sizes.width)
-        self.memories = Buffers(arrays, 2 * sizes.memories, sizes.heads, sizes.width)
+        self.caches = Buffers(zeros, 2 * sizes.caches, sizes.heads, sizes.width)
+        self.memories = Buffers(zeros, 2 * sizes.memories, sizes.heads, sizes.width)
         self.memory_bias: Floats = np.zeros((0, 1, 1, 0), np.float32)
 
     @abstractmethod
     def _read(self, source: Integers) -> list[Array]:
-        """Source ids (b, S) -> keys and values (S, b, H, d_h) of every cross-attention."""
+        """Source ids (b, S) -> keys and values (b, H, S, d_h) of every cross-attention."""
 
     @abstractmethod
     def _run(self, step: Step) -> Continuations:
@@ -77,7 +77,7 @@ class Cached(ABC):
         read = self._read(ids)
         self._widen(ids.shape[1])
         for memory, array in zip(self.memories.arrays, read, strict=True):
-            memory[: ids.shape[1], columns] = array
+            memory[columns, :, : ids.shape[1]] = array
         self.memory_bias[columns] = -math.inf
         for column, width in zip(columns, widths, strict=True):
             self.memory_bias[column, 0, 0, :width] = 0.0
@@ -124,5 +124,5 @@ class Cached(ABC):
     def _pack(self, columns: Sequence[int], total: int) -> None:
         """Keep these columns, and of each the slots that are seen."""
         slots, used = self.ancestors.needed(columns)
-        self.caches.select(columns, slots, total, room=8 * self.beam)
+        self.caches.select(columns, slots, total, room=ROOM * self.beam)
         self.ancestors.select(columns, slots, used, total)

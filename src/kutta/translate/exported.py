@@ -1,34 +1,42 @@
 """Scoring continuations with an exported model, in onnxruntime."""
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+import threading
+from dataclasses import replace
 
 import numpy as np
 
 from kutta.errors import InputError
 from kutta.runtime.directory import Exported
 from kutta.runtime.session import Session
-from kutta.translate.ancestors import Array, Arrays
+from kutta.translate.ancestors import Array
 from kutta.translate.cached import Cached, Sizes, Step
-from kutta.translate.hypothesis import Continuations, Integers
+from kutta.translate.hypothesis import Continuations, Floats, Integers
 
 
-@dataclass(frozen=True)
 class ExportedModel:
-    """The log-probabilities of an exported model, with graphs of `threads` threads."""
+    """The log-probabilities of an exported model."""
 
-    exported: Exported
-    threads: int = 1
+    def __init__(self, exported: Exported) -> None:
+        self.exported = exported
+        self._sessions: list[Session] = []
+        self._opening = threading.Lock()
 
     @property
     def vocabulary(self) -> int:
         return self.exported.facts.vocabulary
 
-    @cached_property
+    @property
     def sessions(self) -> list[Session]:
         """The encoder, if there is one, and the decoder; opened when first used."""
-        return [Session(path, self.threads) for path in self.exported.graphs]
+        return self._sessions or self.open(1)
+
+    def open(self, threads: int) -> list[Session]:
+        """Open the graphs with this many threads for a product, unless they are open."""
+        with self._opening:
+            if not self._sessions:
+                self._sessions = [Session(path, threads) for path in self.exported.graphs]
+            return self._sessions
 
     def start(self, beam: int) -> "_Decoding":
         return _Decoding(self, beam)
@@ -48,7 +56,7 @@ class _Decoding(Cached):
     def __init__(self, model: ExportedModel, beam: int) -> None:
         facts = model.exported.facts
         sizes = Sizes(facts.caches, facts.memories, facts.heads, facts.width, facts.clip)
-        super().__init__(beam, sizes, Arrays(_empty, _take))
+        super().__init__(beam, sizes, _zeros)
         self.model = model
         pairs = [(f"keys.{n}", f"values.{n}") for n in range(facts.caches)]
         self.names = [name for pair in pairs for name in pair]
@@ -60,10 +68,7 @@ class _Decoding(Cached):
 
     def _run(self, step: Step) -> Continuations:
         used, beam, facts = self.caches.used, self.beam, self.model.exported.facts
-        past = [array[:used] for array in self.caches.arrays]
-        if used == 0:  # a product over no slots is not defined everywhere: one that nobody sees
-            past = [np.zeros((1, *array.shape[1:]), np.float32) for array in past]
-            step = _with_a_slot(step)
+        step = _with_unused(step, used, self.caches.capacity)
         whole = step.count >= facts.vocabulary
         count = facts.outputs if whole else step.count
         feeds = {
@@ -71,7 +76,7 @@ class _Decoding(Cached):
             "positions": step.positions,
             "bias": step.bias,
             "count": np.array([count], np.int64),
-            **dict(zip(self.names, past, strict=True)),
+            **dict(zip(self.names, self.caches.arrays, strict=True)),
             **dict(zip(self.memory_names, self.memories.arrays, strict=True)),
         }
         if step.offsets is not None:
@@ -81,23 +86,24 @@ class _Decoding(Cached):
         outputs = ["values", "ids", "ends", *(f"new_{name}" for name in self.names)]
         values, ids, ends, *new = self.model.sessions[-1].run(feeds, outputs)
         for array, slots in zip(self.caches.arrays, new, strict=True):
-            array[used : used + beam] = slots
+            array[:, :, used : used + beam] = slots
         end = facts.vocabulary if whole else None
         return Continuations(values[:, :end], ids[:, :end], ends)
 
 
-def _with_a_slot(step: Step) -> Step:
-    """The step with one more slot before the others, which nobody sees."""
-    unseen = np.full((*step.bias.shape[:3], 1), -math.inf, np.float32)
-    offsets = step.offsets
-    if offsets is not None:
-        offsets = np.concatenate([np.zeros_like(offsets[:, :, :1]), offsets], axis=2)
-    return replace(step, bias=np.concatenate([unseen, step.bias], axis=3), offsets=offsets)
+def _with_unused(step: Step, used: int, capacity: int) -> Step:
+    """The step with the slots that are not filled yet before its own; nobody sees them.
+
+    A graph is given whole buffers, as a part of them would have to be copied.
+    """
+
+    def spread(array: Floats, number: float) -> Floats:
+        unused = np.full((*array.shape[:-1], capacity - used), number, np.float32)
+        return np.concatenate([array[..., :used], unused, array[..., used:]], axis=-1)
+
+    offsets = None if step.offsets is None else spread(step.offsets, 0.0)
+    return replace(step, bias=spread(step.bias, -math.inf), offsets=offsets)
 
 
-def _empty(shape: tuple[int, ...]) -> Array:
-    return np.empty(shape, np.float32)
-
-
-def _take(array: Array, rows: Integers, out: Array) -> None:
-    np.take(array, rows, axis=0, out=out, mode="clip")
+def _zeros(shape: tuple[int, ...]) -> Array:
+    return np.zeros(shape, np.float32)

@@ -14,7 +14,7 @@ from kutta.model.attention import Cache, KeyValues, Slots
 from kutta.model.field import Context
 from kutta.model.stack import LayerState
 from kutta.runs import choose_device
-from kutta.translate.ancestors import Array, Arrays
+from kutta.translate.ancestors import Array
 from kutta.translate.cached import Cached, Sizes, Step
 from kutta.translate.hypothesis import Continuations, Integers
 from kutta.translate.scorer import Ensemble, Scorer
@@ -57,7 +57,7 @@ class _Decoding(Cached):
     """Decoding with a model, on its device."""
 
     def __init__(self, model: TextModel, beam: int) -> None:
-        super().__init__(beam, sizes_of(model), _arrays(model.output_weight))
+        super().__init__(beam, sizes_of(model), model.output_weight.new_zeros)
         self.model, self.device = model, model.output_weight.device
         self.logits = model.output_weight.new_empty(0)
 
@@ -68,7 +68,7 @@ class _Decoding(Cached):
             states = self.model.encode(torch.from_numpy(source).to(self.device)).states
             layers = self.model.decoder.each_layer()
             projected = [kv for layer in layers for kv in layer.projected(states)]
-        return [array for kv in projected for array in (kv.keys, kv.values)]
+        return [x.permute(1, 2, 0, 3) for kv in projected for x in (kv.keys, kv.values)]
 
     @torch.inference_mode()
     def _run(self, step: Step) -> Continuations:
@@ -125,13 +125,6 @@ def sizes_of(model: TextModel) -> Sizes:
         width=shape.settings.d_model // shape.heads,
         clip=shape.clip,
     )
-
-
-def _arrays(like: Tensor) -> Arrays:
-    def take(array: Tensor, rows: Integers, out: Tensor) -> None:
-        torch.index_select(array, 0, torch.from_numpy(rows).to(array.device), out=out)
-
-    return Arrays(empty=lambda shape: like.new_empty(shape), take=torch.inference_mode()(take))
 
 
 def best_continuations(logits: Tensor, count: int) -> Continuations:

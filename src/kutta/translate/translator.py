@@ -14,18 +14,18 @@ from kutta.config.mistakes import check_names, in_one_sentence
 from kutta.config.signature import spelled_out
 from kutta.data.tokenizer import EOS, Tokenizers
 from kutta.errors import InputError
-from kutta.runtime import Exported, is_exported, open_export
+from kutta.runtime import is_exported
 from kutta.translate.exported import ExportedModel, check_device
 from kutta.translate.hypothesis import Hypothesis, one_line
+from kutta.translate.loading import load_exports, load_runs
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import Ensemble
-from kutta.translate.search import search
+from kutta.translate.workers import Arrangement, search_together
 
 if TYPE_CHECKING:
     import torch
 
     from kutta.model import TranslationModel
-    from kutta.runs import Run
 
     Model = TranslationModel | ExportedModel
 
@@ -93,12 +93,19 @@ class Translator:
         device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
         max_source: int = 0,
+        workers: int | None = None,
     ) -> None:
         models = list(models) if isinstance(models, Sequence) else [models]
         if not models:
             raise InputError("There is no model to translate with; give at least one.")
         self.models, self.device = models, "cpu"
         exported = [model for model in models if isinstance(model, ExportedModel)]
+        if workers is not None and (workers < 1 or not exported):
+            raise InputError(
+                f"workers = {workers} is not valid; it is the number of workers of an exported "
+                "model, at least 1 (torch uses several cores by itself)."
+            )
+        self.workers, self.arrangement = workers, None if exported else Arrangement(1, 1)
         if exported:
             check_device(device)
             self.scorer = exported[0] if len(exported) == 1 else Ensemble(exported)
@@ -119,10 +126,12 @@ class Translator:
         runs: str | Path | Sequence[str | Path],
         device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
+        workers: int | None = None,
     ) -> Self:
         """Load a run, one of its checkpoints or an exported model; several form an ensemble.
 
-        An exported model runs in onnxruntime, on the CPU, and needs no torch.
+        An exported model runs in onnxruntime, on the CPU, and needs no torch. `workers` is how many
+        sentences are searched for at once there, each by one thread; None chooses.
         """
         folders = [runs] if isinstance(runs, str | Path) else runs
         if not isinstance(cast(object, folders), Sequence) or not all(
@@ -131,12 +140,12 @@ class Translator:
             raise InputError(f"Give the path of a run, or a list of paths, not {runs!r}.")
         exported = [folder for folder in folders if is_exported(Path(folder))]
         if exported:
-            models, first = _load_exports(folders)
+            models, first = load_exports(folders)
         else:
-            models, first = _load_runs(folders)
+            models, first = load_runs(folders)
         config = first.config
         data, known = config.data, first.tokenizers
-        translator = cls(models, known, config.decode, device, warn, data.max_source)
+        translator = cls(models, known, config.decode, device, warn, data.max_source, workers)
         translator.languages = data.source, data.target
         return translator
 
@@ -223,69 +232,29 @@ class Translator:
                 request.on_lines(1)
         return [found.get(line.number, [("", 0.0)]) for line in chunk]
 
+    def _arrange(self, lines: int) -> int:
+        """The number of workers; the first lines decide, as the graphs are opened for them."""
+        if self.arrangement is None:
+            self.arrangement = Arrangement.of(lines, self.workers)
+            for model in self.models:
+                cast(ExportedModel, model).open(self.arrangement.threads)
+        return self.arrangement.workers
+
     def _search(
         self, lines: list[_Source], request: _Request
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of lines by number, the longest lines first."""
-        decode, sampling = request.decode, request.sampling
+        decode, sampling, workers = request.decode, request.sampling, self._arrange(len(lines))
         if sampling is None:
             sentences = ((line.number, [*line.ids, EOS]) for line in lines)
-            yield from search(self.scorer, sentences, decode, request.n_best)
+            yield from search_together(
+                min(workers, len(lines)) or 1, self.scorer, sentences, decode, request.n_best
+            )
             return
         for batch in _batches(lines, decode.batch_tokens):
             sources, numbers = [[*line.ids, EOS] for line in batch], [line.number for line in batch]
             drawn = sample(self.scorer, sources, sampling, decode, numbers)
             yield from ((number, [one]) for number, one in zip(numbers, drawn, strict=True))
-
-
-def _load_exports(folders: Sequence[str | Path]) -> tuple[list[ExportedModel], Exported]:
-    """The exported models of these folders, and the first of them."""
-    for folder in folders:
-        if not is_exported(Path(folder)):
-            raise InputError(
-                f"{folder} is not an exported model, as others of the ensemble are; export it too."
-            )
-    found = [open_export(Path(folder)) for folder in folders]
-    for one in found:
-        if one.is_language_model:
-            raise InputError(_no_translation(one.path))
-        if one.vocabulary() != found[0].vocabulary():
-            raise InputError(_other_vocabulary(one.path, found[0].path))
-    return [ExportedModel(one) for one in found], found[0]
-
-
-def _load_runs(folders: Sequence[str | Path]) -> "tuple[list[TranslationModel], Run]":
-    """The models of runs or checkpoints with the same vocabulary, and the first run."""
-    from kutta.model import TranslationModel
-    from kutta.runs import Run
-
-    if not folders:
-        raise InputError("There is no model to translate with; give at least one run.")
-    first, *others = runs = [Run.load(folder) for folder in folders]
-    for run in others:
-        if run.path != first.path and run.vocabulary() != first.vocabulary():
-            raise InputError(_other_vocabulary(run.path, first.path))
-    models: list[TranslationModel] = []
-    for run in runs:
-        model = run.load_model()
-        if not isinstance(model, TranslationModel):
-            raise InputError(_no_translation(run.path))
-        models.append(model)
-    return models, first
-
-
-def _no_translation(path: Path) -> str:
-    return (
-        f"{path} is a language model and cannot translate; sample from it with "
-        f"`kutta sample {path}`, or give a run with a source language."
-    )
-
-
-def _other_vocabulary(path: Path, first: Path) -> str:
-    return (
-        f"{path} and {first} have different vocabularies, so their models cannot form an "
-        "ensemble; give runs with the same vocabulary."
-    )
 
 
 def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]:
