@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import stat
+import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,7 +14,17 @@ from pathlib import Path
 import pytest
 
 from kutta.errors import InputError
-from kutta.files import atomic_path, link_or_copy, remove, write_json, write_text
+from kutta.files import (
+    atomic_path,
+    followed,
+    is_temporary,
+    link_or_copy,
+    remove,
+    remove_leftovers,
+    swap,
+    write_json,
+    write_text,
+)
 
 
 class Crash(BaseException):
@@ -126,6 +137,7 @@ def test_a_failure_at_the_last_moment_keeps_what_was_there(
             write(temporary, "new")
 
     monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr("kutta.files._exchange", lambda *_: False)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the disk is broken"):
         fail()
     assert read(path) == "old"
@@ -187,11 +199,93 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
         assert heard == ["text"]
 
 
-def test_a_leftover_of_a_killed_process_is_no_obstacle(tmp_path: Path) -> None:
-    leftover = tmp_path / f".thing.{os.getpid()}.tmp"
-    write_folder(leftover, "half")
-    write_text(tmp_path / "thing", "text")
-    assert [path.name for path in tmp_path.iterdir()] == ["thing"]
+def leftover(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary file of a process that was killed in the middle of a write."""
+    with monkeypatch.context() as patch:
+        patch.setattr("kutta.files.remove", lambda _: None)  # type: ignore[arg-type]
+        with ExitStack() as stack:
+            temporary = stack.enter_context(atomic_path(folder / "thing"))
+            write_folder(temporary, "half")
+            stack.pop_all()
+    return temporary
+
+
+def owned_by(path: Path, process: int) -> Path:
+    return path.rename(path.with_name(path.name.replace(f"-{os.getpid()}-", f"-{process}-")))
+
+
+def test_leftovers_of_killed_processes_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    made = owned_by(leftover(tmp_path, monkeypatch), gone.pid)
+    assert is_temporary(made.name)
+    remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_process_writes_is_not_a_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = owned_by(leftover(tmp_path, monkeypatch), os.getppid())
+    host = here.name.split("-")[1]
+    elsewhere = leftover(tmp_path, monkeypatch)
+    elsewhere = elsewhere.rename(tmp_path / elsewhere.name.replace(host, "0" * 8))
+    remove_leftovers(tmp_path)
+    assert set(tmp_path.iterdir()) == {here, elsewhere}
+    os.utime(elsewhere, (0, 0))  # of a machine that is no more
+    remove_leftovers(tmp_path)
+    assert set(tmp_path.iterdir()) == {here}
+
+
+def test_files_that_only_look_temporary_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = leftover(tmp_path, monkeypatch)
+    precious = tmp_path / "elsewhere"
+    write_folder(precious, "x")
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in (".mine.tmp", ".mine.123.tmp", ".kutta-mine.tmp", "kutta.tmp"):
+        (own / name).write_text("mine")
+    (own / made.name).symlink_to(precious)
+    (tmp_path / "link").symlink_to(tmp_path)
+    remove_leftovers(own)
+    remove_leftovers(tmp_path / "link")
+    remove_leftovers(tmp_path / "nothing")
+    assert len(list(own.iterdir())) == 5
+    assert made.exists()
+    assert read(precious) == "x"
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_folders_are_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    if not at_once:  # as on systems that cannot exchange two names
+        monkeypatch.setattr("kutta.files._exchange", lambda *_: False)  # type: ignore[arg-type]
+    write_folder(tmp_path / "old", "old")
+    write_folder(tmp_path / "new", "new")
+    swap(tmp_path / "new", tmp_path / "old")
+    assert read(tmp_path / "old") == "new"
+    assert list(tmp_path.iterdir()) == [tmp_path / "old"]
+
+
+def test_a_long_name_has_a_temporary_file_too(tmp_path: Path) -> None:
+    for name in ("x" * 250, "ä" * 120, "\N{GRINNING FACE}" * 60):
+        write_text(tmp_path / name, "text")
+        assert read(tmp_path / name) == "text"
+
+
+def test_a_link_is_followed_to_the_file_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "folder" / "file")
+    (tmp_path / "folder").mkdir()
+    for text in ("new", "newer"):  # a link to nothing, then to a file
+        write_text(followed(tmp_path / "link"), text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "folder" / "file").read_text() == text
+    assert followed(tmp_path / "folder") == tmp_path / "folder"
 
 
 def test_json_is_readable_and_keeps_letters(tmp_path: Path) -> None:

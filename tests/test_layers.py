@@ -14,11 +14,22 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # The packages (folders or modules) of src/kutta. A package imports its own layer and the layers
 # before it, never a later one.
 LAYERS = (
-    ("errors", "files", "box", "config", "ode"),
+    ("errors", "files", "integrity", "box", "config", "ode"),
     ("model", "data"),
     ("runs", "metrics"),
     ("training", "translate"),
-    ("corpora", "plotting", "analysis", "reproduce", "server", "commands", "demo", "cli"),
+    (
+        "corpora",
+        "plotting",
+        "analysis",
+        "reproduce",
+        "documents",
+        "server",
+        "commands",
+        "demo",
+        "export",
+        "cli",
+    ),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 INDEPENDENT = {("model", "data"), ("data", "model")}  # neither imports the other

@@ -99,6 +99,16 @@ def test_the_page_of_translating_runs(reader: Reader) -> None:
     assert "p = " in scores or "p-value" in scores or "p=" in scores
 
 
+@pytest.mark.slow
+def test_the_page_of_documents_runs(reader: Reader) -> None:
+    reader.follow(page("documents.md"))
+    assert reader.output[-1] == "['Dr. Smith came.', 'He left.', 'Yes.']\n"
+    new = (reader.folder / "page.de.html").read_text(encoding="utf-8")
+    assert "<b>" in new
+    assert "<code>fast()</code>" in new
+    assert "fuzzy" in (reader.folder / "messages.de.po").read_text(encoding="utf-8")
+
+
 def test_the_page_of_python_runs(reader: Reader) -> None:
     before = len(reader.output)
     reader.follow(page("python.md"))

@@ -1,10 +1,17 @@
 """Atomic writes, links and locks."""
 
+import ctypes
+import hashlib
 import json
 import os
+import re
 import shutil
+import socket
+import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +21,12 @@ except ImportError:  # Windows
     fcntl = None
 
 from kutta.errors import InputError
+
+# .kutta-HOST-PID-NAME-NUMBER.tmp: ours, and whose
+_TEMPORARY = re.compile(r"\.kutta-([0-9a-f]{8})-([0-9]{1,10})-.*\.tmp", re.DOTALL)
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+_NUMBERS = count()
+_ABANDONED = 86_400  # seconds after which a temporary file of another machine is left over
 
 
 @contextmanager
@@ -27,20 +40,29 @@ def atomic_path(path: Path) -> Generator[Path]:
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(_temporary_name(path.name))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove(temporary)
-        yield temporary
-        _sync(temporary)
-        _replace(temporary, path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            remove(temporary)
+            yield temporary
+            _sync(temporary)
+            _replace(temporary, path)
+    finally:
+        with suppress(OSError):  # a disk that fails is reported once
+            remove(temporary)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Report an OSError, such as a full disk, in one sentence about `path`."""
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"Cannot write {path}: {error.strerror or error}; the previous contents are unchanged. "
             "Free some disk space or choose another location, then run the same command again."
         ) from error
-    finally:
-        remove(temporary)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -74,6 +96,13 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
+def discard(path: Path) -> None:
+    """Delete a file or a directory by renaming it first: no part of it is taken for the whole."""
+    if path.is_symlink() or path.exists():
+        with writing(path):
+            remove(path.rename(path.with_name(_temporary_name(path.name))))
+
+
 def lock(handle: int, busy: str) -> None:
     """Lock an open file or folder until it is closed; `busy` is the error if it is already locked.
 
@@ -102,20 +131,89 @@ def locked_folder(folder: Path, busy: str) -> Generator[int]:
         os.close(handle)
 
 
+def followed(path: Path) -> Path:
+    """The file that a symbolic link leads to, for a user who names the link as an output."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def is_temporary(name: str) -> bool:
+    """Whether this is the name of a temporary file of Kutta."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files in a folder whose process was killed.
+
+    Only those that `atomic_path` names, and none in a folder that is a symbolic link. A process of
+    another machine may still run, so its files stay for a day.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for path in list(folder.iterdir()):
+        owner = _TEMPORARY.fullmatch(path.name)
+        if owner and not path.is_symlink() and not _is_used(path, owner[1], int(owner[2])):
+            remove(path)
+
+
+def _is_used(path: Path, host: str, process: int) -> bool:
+    """Whether the process that made a temporary file may still write it."""
+    if host != _HOST:
+        with suppress(OSError):
+            return time.time() - path.stat().st_mtime < _ABANDONED
+        return True
+    if process == os.getpid():  # of an earlier process of this number
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # of another user
+    return True
+
+
+def _temporary_name(name: str) -> str:
+    """A name for a temporary file beside this one; it says whose it is, and is not too long."""
+    return f".kutta-{_HOST}-{os.getpid()}-{name[:40]}-{next(_NUMBERS)}.tmp"
+
+
+def swap(new: Path, old: Path) -> None:
+    """Put the folder `new` in the place of the folder `old`, which is removed afterwards.
+
+    Linux exchanges the two in one step. Elsewhere `old` has the name .NAME.PID.old in between.
+    """
+    if _exchange(new, old):
+        discard(new)
+        return
+    aside = old.with_name(f".{old.name}.{os.getpid()}.old")
+    remove(aside)
+    os.replace(old, aside)
+    try:
+        os.replace(new, old)
+    except BaseException:
+        os.replace(aside, old)
+        raise
+    remove(aside)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False where the system cannot."""
+    if sys.platform != "linux":
+        return False
+    AT_FDCWD, RENAME_EXCHANGE = -100, 2
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # an old C library
+        return False
+    return rename(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
+
+
 def _replace(temporary: Path, path: Path) -> None:
     """Rename `temporary` to `path`; an existing folder is removed only afterwards."""
-    if not (temporary.is_dir() and path.is_dir()):  # a file does not replace a folder
-        os.replace(temporary, path)
-        return
-    before = path.with_name(f".{path.name}.{os.getpid()}.before.tmp")
-    remove(before)
-    os.replace(path, before)
-    try:
-        os.replace(temporary, path)
-    except BaseException:
-        os.replace(before, path)
-        raise
-    remove(before)
+    if temporary.is_dir() and path.is_dir():
+        swap(temporary, path)
+    else:
+        os.replace(temporary, path)  # a file does not replace a folder
 
 
 def _sync(path: Path) -> None:

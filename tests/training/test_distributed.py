@@ -174,7 +174,7 @@ TWO = "train.accumulate=2"
 # Settings, and whether a model of them can also be trained with its parameters split.
 KINDS: dict[str, tuple[tuple[str, ...], bool]] = {
     "accumulate-2": ((TWO, "model.gamma=ema"), True),
-    "accumulate-4": (("train.accumulate=4", "model.gamma=learned"), True),
+    "accumulate-6": (("train.accumulate=6", "model.gamma=learned"), True),
     "accumulate-3": (("train.accumulate=3",), False),
     "pieces": (("train.batch_tokens=320", "train.pieces=2"), True),
     "clipped": ((TWO, "train.clip_norm=0.2", "model.solver=multistep"), True),
@@ -248,9 +248,9 @@ def bench(empty_bench: Bench, configure: Configure, assemble: Assemble) -> Bench
         return job("accumulate-2", way, bench.folder / f"{saved}-to-{way}", begin=begin)
 
     def by_three(way: str) -> Job:
-        begin = bench.checkpoint("accumulate-4", "fsdp", 5)
+        begin = bench.checkpoint("accumulate-6", "fsdp", 5)
         run = bench.folder / f"three-{way}"
-        return job("accumulate-4", way, run, "train.accumulate=6", begin=begin)
+        return job("accumulate-6", way, run, begin=begin)
 
     bench.single.update(
         {k: perform(job(k, "single", bench.run(k, "single")), SINGLE) for k in KINDS}
@@ -385,7 +385,7 @@ def test_shards_of_two_are_resumed_by_three(bench: Bench, way: str) -> None:
 
 def test_the_export_of_shards_is_the_checkpoint_of_one_process(bench: Bench) -> None:
     """Beside the shards lies one file of all weights, as one process writes it."""
-    for kind in ("accumulate-2", "accumulate-4"):
+    for kind in ("accumulate-2", "accumulate-6"):
         one, other = (
             bench.checkpoint(kind, way, 10) / "model.safetensors" for way in ("single", "fsdp")
         )
@@ -442,13 +442,12 @@ def test_damaged_shards_are_named_with_a_way_out(
     newest = list_checkpoints(fresh.run)[-1].path
     (path,) = (newest / "shards").glob(file)
     damage(path)
-    with pytest.raises(InputError) as caught:
-        resume(fresh.run, fresh.trainer)
-    assert f"The checkpoint {newest} is damaged" in str(caught.value)
-    assert "to resume from step-00000005" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    shutil.rmtree(newest)
-    assert resume(fresh.run, fresh.trainer) is not None
+    with pytest.warns(UserWarning, match="is damaged") as caught:
+        assert resume(fresh.run, fresh.trainer) is not None
+    (told,) = [str(one.message) for one in caught]
+    assert f"The checkpoint {newest} is damaged" in told
+    assert "so training resumes from step 5" in told
+    assert "\n" not in told
     assert fresh.trainer.step == 5
 
 

@@ -118,7 +118,10 @@ Settings = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Remove existing results and start over.")
+    bool,
+    typer.Option(
+        "--overwrite", help="Start over; new results replace existing ones when complete."
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check the settings and print what would be done.")

@@ -18,6 +18,7 @@ from kutta.config.model import ModelConfig
 from kutta.config.section import Section, names_in
 from kutta.config.train import TrainConfig
 from kutta.errors import InputError
+from kutta.integrity import check
 
 CONFIG = "config.json"  # where a run saves its config
 
@@ -109,6 +110,8 @@ class Config(Section):
             )
         file = find_config(path)
         folder, file = (file, _saved_in(file)) if file.is_dir() else (None, file)
+        if file.name == CONFIG:
+            check(file)
         values, origins = read_settings(file, overrides)
         values = from_earlier(values) if file.suffix == ".json" else values
         moved = folder and Path(str(values.get("run"))).resolve() != folder.resolve()

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from kutta import __version__
-from kutta.box import find_run, is_in_box
+from kutta.box import is_in_box
 from kutta.config import CONFIG, Config
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
-from kutta.files import write_text
+from kutta.integrity import check, recorded
 from kutta.model import TextModel
 from kutta.model.transformer import build_model
 from kutta.model.weights import fill, read_origin, read_shapes, read_tensors
 from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
+from kutta.runs.hub import find_model
 from kutta.runs.texts import Texts
 
 WEIGHTS, METRICS = "model.safetensors", "metrics.jsonl"
@@ -51,7 +52,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path, checkpoint: str | None = None) -> "Run":
-        """The run in a folder, the run of a checkpoint's folder, or a model in the box by name.
+        """The run in a folder or of a checkpoint's folder, or a model of the box or hub by name.
 
         `checkpoint` chooses its weights: "best", "last" or a step. None is the final model, or the
         checkpoint of the folder.
@@ -62,7 +63,7 @@ class Run:
         home = place.parent.parent
         if place.parent.name == FOLDER and os.path.isfile(home / CONFIG):  # maybe pruned meanwhile
             return cls(home, Config.load(home / CONFIG), Checkpoint(Path(folder)))
-        folder = find_run(folder)
+        folder = find_model(folder)
         if (folder / CONFIG).is_file():
             return cls(folder, Config.load(folder / CONFIG))
         for one in sorted(folder.glob(f"*/{CONFIG}"))[:1]:
@@ -86,6 +87,11 @@ class Run:
                 "or wait until training has saved one."
             )
         last = max(saved)
+        if which == "best" and not saved[last].read_state():
+            raise InputError(
+                f"{saved[last].state} is damaged, so the best checkpoint is not known; choose one "
+                f"by its step: {', '.join(map(str, saved))}."
+            )
         step = {"last": last, "best": saved[last].best_step}.get(which, which)
         if step == 0:
             raise InputError(
@@ -162,6 +168,7 @@ class Run:
 
     def read_report(self) -> dict[str, Any]:
         """The report of the preparation."""
+        check(self.report)
         return json.loads(self.report.read_text(encoding="utf-8"))
 
     def records(self) -> list[dict[str, Any]]:
@@ -180,7 +187,8 @@ class Run:
 
     def write_config(self) -> None:
         """Save the config in the run."""
-        write_text(self.path / CONFIG, self.config.to_json())
+        with recorded(self.path / CONFIG, create=True) as temporary:
+            temporary.write_text(self.config.to_json(), encoding="utf-8")
 
     def build_model(self) -> TextModel:
         """A newly initialised model with this run's settings and vocabulary."""

@@ -77,6 +77,7 @@ class Trainer:
     module: nn.Module  # the model, or its wrapper for the process group
     lanes: Lanes | None = None
     per_batch: int = 1  # micro-batches per batch (train.pieces)
+    micro_batches: int = 1  # of an update
     step: int = 0
     position: int = 0
     bad_steps: int = 0
@@ -114,7 +115,9 @@ def make_trainer(
     )
     in_parallel = Lanes(model, lanes, torch.get_num_threads()) if lanes > 1 else None
     scale, per_batch = LossScale.of(config), max(1, config.pieces)
-    return Trainer(model, optimizer, scale, device, group, module, in_parallel, per_batch)
+    return Trainer(
+        model, optimizer, scale, device, group, module, in_parallel, per_batch, config.micro_batches
+    )
 
 
 def try_largest_batch(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:
