@@ -71,7 +71,7 @@ class Inside:
                     "method": methods[name],
                     "tokens": _pieces(*sides[name], shifted=name == "decoder"),
                     "blocks": [_finite(row) for row in rows if row["stack"] == name],
-                    **_trajectory(seen[name]),
+                    **_trajectory(seen[name], mark=0 if name == "decoder" else -1),
                 }
                 for name in stacks_of(one.model)
             ],
@@ -155,22 +155,28 @@ def _states(one: Subject) -> dict[str, list[Tensor]]:
     return seen
 
 
-def _trajectory(states: list[Tensor]) -> dict[str, Any]:
+def _trajectory(states: list[Tensor], mark: int) -> dict[str, Any]:
     """The length of every token's state after every block, and its path in a plane.
 
-    The plane is that of the two directions in which all states vary most (PCA). Shapes: norms
-    (blocks + 1, T), path (blocks + 1, T, 2).
+    The plane is that of the two directions in which the states vary most (PCA). The mark of the end
+    or the start is no word and moves far from all others, so it has no path. Shapes: norms
+    (blocks + 1, T), path (blocks + 1, T, 2) with None for the mark.
     """
     y = torch.stack(states)  # (blocks + 1, T, d)
-    flat = y.flatten(0, 1)
+    words = y[:, 1:] if mark == 0 else y[:, :-1]
+    flat = words.flatten(0, 1)
     centred = flat - flat.mean(dim=0)
-    found: Sequence[Tensor] = torch.linalg.svd(centred, full_matrices=False)
-    _, sizes, directions = found
-    plane = centred @ directions[:2].T
+    # torch does not say the types of what svd returns.
+    found = cast(Sequence[Tensor], torch.linalg.svd(centred, full_matrices=False))  # type: ignore[reportUnknownMemberType]
+    sizes, directions = found[1], found[2]
+    plane = (centred @ directions[:2].T).reshape(*words.shape[:2], -1)
     share = sizes.square() / sizes.square().sum().clamp_min(1e-30)
+    path = _rounded(plane)
+    for row in path:
+        row.insert(0 if mark == 0 else len(row), None)
     return {
-        "norms": _rounded(y.norm(dim=-1) / y.shape[-1] ** 0.5),
-        "path": _rounded(plane.reshape(*y.shape[:2], -1)),
+        "norms": _rounded(y.square().mean(dim=-1).sqrt()),
+        "path": path,
         "explained": _rounded(share[:2]),
     }
 
