@@ -283,7 +283,7 @@ def test_a_model_directory_that_vanishes(toy_run: Path, tmp_path: Path) -> None:
         shutil.rmtree(folder)
         assert one.post("/translate", **fields).json() == before
         refused = one.post("/inside/states", **fields)
-        assert "no folder" in one_sentence(refused, 400)
+        assert "no folder" in one_sentence(refused, 503)
 
 
 def test_stopping_finishes_what_was_begun() -> None:

@@ -179,8 +179,8 @@ def test_a_key_is_asked_for_and_sent(browser: Any) -> None:
 
 
 # For each control that a reader can reach: its tag, where it has no name for screen readers.
-NAMELESS = """() => [...document.querySelectorAll('button, select, input, textarea, a, [role=button]')]
-  .filter((one) => one.checkVisibility())
+NAMELESS = """() => [...document.querySelectorAll('button, select, input, textarea, a, [role]')]
+  .filter((one) => one.checkVisibility() && one.role !== 'status' && one.role !== 'region')
   .filter((one) => !(one.ariaLabel || one.title || one.textContent.trim() || one.labels?.length))
   .map((one) => one.outerHTML)"""
 

@@ -5,6 +5,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,9 @@ Log = Callable[[str], None]
 
 
 def to_stdout(line: str) -> None:
-    """Write a line of the access log."""
-    print(line, file=sys.stdout, flush=True)
+    """Write a line of the access log; a reader that has gone does not stop the server."""
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stdout, flush=True)
 
 
 class Front:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from kutta.errors import InputError
 from kutta.server.limits import RequestError, overloaded
 from kutta.server.models import Model
 
@@ -26,7 +27,8 @@ def missing(model: Model) -> str | None:
     """Why there is no view into a model, in one sentence; None if there is one."""
     if find_spec("torch") is None:
         return "The view needs PyTorch, which is not installed here."
-    if model.folder is None or not hasattr(model.engine, "models"):
+    models: Any = getattr(model.engine, "models", ())  # torch modules, unless it is an export
+    if model.folder is None or not any(hasattr(one, "state_dict") for one in models):
         return f"The view needs a run directory; {model.name} is an exported model."
     return None
 
@@ -75,7 +77,10 @@ class Views:
             from kutta.server.inside import Inside  # imports torch
 
             assert model.folder is not None
-            self._open[model.pair] = Inside.of(model.folder, model.engine)
+            try:
+                self._open[model.pair] = Inside.of(model.folder, model.engine)
+            except InputError as error:  # the folder has vanished or was changed meanwhile
+                raise RequestError(503, str(error)) from error
         return self._open[model.pair]
 
     def close(self) -> None:
