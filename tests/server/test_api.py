@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from kutta import Translator
@@ -80,6 +81,51 @@ def test_alternatives_need_a_beam_that_wide() -> None:
 def test_html(served: Running) -> None:
     answer = served.translate("<b>Fish &amp; chips</b><br>", format="html")
     assert answer["translatedText"] == "<b>Fish &amp; chips&gt;de</b><br>"
+
+
+def test_html_has_its_tags_in_alternatives_too(served: Running) -> None:
+    page = '<p title="A dog">One <a href="x">two</a>.<script>a < b</script></p>'
+    answer = served.translate(page, format="html", alternatives=1)
+    # The invented translator writes "two>de" nowhere in the sentence, so parts stand alone.
+    assert answer["translatedText"] == (
+        '<p title="A dog&gt;de">One&gt;de <a href="x">two&gt;de</a>.<script>a < b</script></p>'
+    )
+    assert answer["alternatives"] == [answer["translatedText"].replace("&gt;de", "&gt;de2")]
+
+
+@pytest.mark.parametrize("text", ["<!--" * 5000, '<a "' * 5000, "<b>a</b> " * 2200, "a. " * 6600])
+def test_hostile_html_takes_no_time(served: Running, text: str) -> None:
+    started = time.perf_counter()
+    served.translate(text, format="html", alternatives=5)
+    assert time.perf_counter() - started < 3.0
+
+
+def test_a_sentence_that_comes_twice_is_translated_once() -> None:
+    model = fake_model("en", "de")
+    with running([model]) as one:
+        assert one.translate(["No. Yes. No.", "No."])["translatedText"] == [
+            "No.>de Yes.>de No.>de",
+            "No.>de",
+        ]
+    assert [sentences for sentences, _, _ in engine_of(model).calls] == [["No.", "Yes."]]
+
+
+def test_what_is_too_long_for_the_model_is_split_not_cut(served: Running) -> None:
+    text = "a few words, " * 200
+    answer = served.translate(text)["translatedText"]
+    assert answer.count(",>de") > 3
+    assert answer.replace(">de", "") == text
+
+
+def test_scripts_without_spaces_get_them_in_the_translation() -> None:
+    model = fake_model("zh", "en")
+    engine_of(model).target = "en."
+    with running([model]) as one:
+        fields = {"q": "今日は。元気？", "source": "zh", "target": "en"}
+        answer = one.client.post("/translate/stream", json=fields)
+        sentences = [data for kind, data in events(answer) if kind == "sentence"]
+        assert [data["gap"] for data in sentences] == ["", " "]
+        assert events(answer)[-1][1]["translatedText"] == "今日は。>en. 元気？>en."
 
 
 def test_forms_of_both_kinds(served: Running) -> None:
@@ -156,7 +202,7 @@ def test_a_stream_sends_sentences_in_order_and_the_whole_text(served: Running) -
     assert first[1]["sentences"] == ["One.", "Two!", "Three?"]
     assert sentences[1] == (
         "sentence",
-        {"index": 1, "translatedText": "Two!>de", "alternatives": ["Two!>de2"]},
+        {"index": 1, "gap": " ", "translatedText": "Two!>de", "alternatives": ["Two!>de2"]},
     )
     assert [data["index"] for _, data in sentences] == [0, 1, 2]
     assert last == ("done", {"translatedText": "One.>de Two!>de\n\n  Three?>de"})

@@ -84,7 +84,9 @@ def test_fields_that_are_wrong(served: Running, fields: dict[str, Any], says: st
     assert says in one_sentence(served.post("/translate", **{**GOOD, **fields}), 400)
 
 
-def test_a_list_is_not_streamed(served: Running) -> None:
+def test_lists_and_html_are_not_streamed(served: Running) -> None:
+    fields = {**GOOD, "format": "html"}
+    assert "send it to /translate" in one_sentence(served.post("/translate/stream", **fields), 400)
     assert "one text" in one_sentence(served.post("/translate/stream", **{**GOOD, "q": ["a"]}), 400)
 
 
@@ -247,7 +249,7 @@ def test_the_work_of_a_client_that_has_gone_is_dropped(path: str) -> None:
     engine = engine_of(model)
     engine.gate.clear()
     with running([model]) as one:
-        body = json.dumps({**GOOD, "q": "A sentence. " * 500}).encode()
+        body = json.dumps({**GOOD, "q": " ".join(f"Sentence {n}." for n in range(500))}).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         connection = send(one.port, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         until(lambda: len(engine.calls) == 1)

@@ -44,7 +44,8 @@ def test_it_serves_logs_and_finishes_what_was_begun(toy_run: Path) -> None:
         found: list[httpx.Response] = []
 
         def ask() -> None:
-            fields = {"q": "Ba be bi. " * 300, "source": "xx", "target": "yy"}
+            text = " ".join(f"Ba be {n} bi." for n in range(300))
+            fields = {"q": text, "source": "xx", "target": "yy"}
             found.append(httpx.post(f"{url}/translate", json=fields, timeout=30, trust_env=False))
 
         thread = threading.Thread(target=ask)

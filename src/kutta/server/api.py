@@ -38,7 +38,9 @@ def routes(service: Service) -> APIRouter:
     async def translate(request: Request) -> JSONResponse:
         """Translate a text, or a list of texts."""
         order = await order_of(request)
-        return JSONResponse(await within(request, limits.seconds, answer(order)))
+        found, sentences = await within(request, limits.seconds, answer(order))
+        note(request, sentences=sentences)
+        return JSONResponse(found)
 
     @router.post("/translate/stream", tags=["Kutta"], **schema.STREAM)
     async def stream(request: Request) -> StreamingResponse:
@@ -46,6 +48,8 @@ def routes(service: Service) -> APIRouter:
         order = await order_of(request)
         if order.listed:
             raise RequestError(400, "A list cannot be streamed; send q as one text.")
+        if order.texts[0].format == "html":
+            raise RequestError(400, "HTML cannot be streamed; send it to /translate.")
         order.check_room()  # now, while the status can still say so
         return StreamingResponse(
             events(request, order, limits.seconds),

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ from kutta.box import find_run
 from kutta.box import models as boxed_models
 from kutta.config import CONFIG
 from kutta.config.data import language_of
+from kutta.documents.sentences import Fits, is_short
 from kutta.errors import InputError
 from kutta.server.batching import Batcher, Observe, Results, Scored
 
@@ -41,6 +43,7 @@ class Model:
     target: str
     engine: Engine
     folder: Path | None = None
+    fits: Fits = is_short  # whether a sentence is short enough
 
     @property
     def pair(self) -> str:
@@ -72,12 +75,14 @@ def load_models(names: Sequence[str], device: str = "auto") -> list[Model]:
 
 
 def _load(name: str, device: str) -> Model:
-    from kutta.translate import Translator  # here, because it takes a second
+    from kutta.commands.translate import fits_model  # here, because torch takes a second
+    from kutta.translate import Translator
 
     folder = find_run(name)
     source, target = _languages(folder)
     translator = Translator.load(folder, device=device)
-    return Model(folder.resolve().name, source, target, translator, folder)
+    fits = partial(fits_model, translator)
+    return Model(folder.resolve().name, source, target, translator, folder, fits)
 
 
 def _languages(folder: Path) -> tuple[str, str]:

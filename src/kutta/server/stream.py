@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -25,12 +26,16 @@ async def events(request: Request, order: Order, seconds: float) -> AsyncGenerat
         gaps=text.split.gaps,
         sentences=text.split.sentences,
     )
+    note(request, sentences=len(text.split.sentences))
     best: list[str] = []
+    new: deque[str] = deque()
+    filled = text.split.fill(iter(new.popleft, None))  # yields as translations are added
     try:
         async with aclosing(_sentences(request, order, seconds)) as found:
             async for batch in found:
-                best += [hypotheses[0][0] for _, hypotheses in batch]
-                yield "".join(_sentence(number, *texts) for number, texts in batch)
+                new.extend(hypotheses[0][0] for _, hypotheses in batch)
+                best.extend(new)
+                yield "".join(_sentence(n, next(filled)[0], *texts) for n, texts in batch)
     except RequestError as error:
         note(request, error=error.status)
         yield _event("error", error=error.message, retryAfter=error.retry_after)
@@ -38,7 +43,7 @@ async def events(request: Request, order: Order, seconds: float) -> AsyncGenerat
         note(request, error=500, fault=fault_of(error))
         yield _event("error", error=FAULT, retryAfter=None)
     else:
-        yield _event("done", translatedText=text.split.join(best))
+        yield _event("done", translatedText=text.split.join(best).text)
 
 
 async def _sentences(request: Request, order: Order, seconds: float) -> AsyncGenerator[Results]:
@@ -74,9 +79,12 @@ async def _sentences(request: Request, order: Order, seconds: float) -> AsyncGen
             task.cancel()
 
 
-def _sentence(number: int, best: Scored, *others: Scored) -> str:
+def _sentence(number: int, gap: str, best: Scored, *others: Scored) -> str:
+    """An event; the gap before the sentence differs from that of the source between scripts."""
     alternatives = [text for text, _ in others]
-    return _event("sentence", index=number, translatedText=best[0], alternatives=alternatives)
+    return _event(
+        "sentence", index=number, gap=gap, translatedText=best[0], alternatives=alternatives
+    )
 
 
 def _event(kind: str, **data: Any) -> str:

@@ -1,7 +1,7 @@
 """Answers to translation requests: texts to sentences, sentences to models, and back."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,20 +13,11 @@ from kutta.server.fields import Fields, choice_field, count_field, gone, text_fi
 from kutta.server.languages import Detected, Detector, match
 from kutta.server.limits import Limits, RequestError, too_slow
 from kutta.server.models import Models, Route, translate
-from kutta.server.split import Split, split
+from kutta.server.texts import FORMATS, Known, Lacking, Text
 
 AUTO = "auto"
 _SHORT = 20  # characters that say too little about their language
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Text:
-    """One text of a request: its language, its sentences and the models that translate it."""
-
-    language: Detected
-    split: Split
-    route: Route
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ class Order:
         """Refuse (429) a request whose first sentences would find a full queue."""
         for text in self.texts:
             if text.route:
-                text.route[0].batcher.check_room(sum(map(len, text.split.sentences)))
+                text.route[0].batcher.check_room(len(text.text))
 
     def notes(self) -> dict[str, Any]:
         """What the access log says about it."""
@@ -51,8 +42,7 @@ class Order:
         return {
             "pair": ",".join(f"{code}-{self.target}" for code in languages),
             "texts": len(self.texts),
-            "sentences": sum(len(text.split.sentences) for text in self.texts),
-            "characters": sum(sum(map(len, t.split.sentences)) for t in self.texts),
+            "characters": sum(len(text.text) for text in self.texts),
         }
 
 
@@ -61,14 +51,14 @@ def read_order(fields: Fields, models: Models, detector: Detector, limits: Limit
     texts, listed = texts_field(fields, limits)
     asked = text_field(fields, "source")
     target = known_language(text_field(fields, "target"), models)
-    form = choice_field(fields, "format", ("text", "html"))
+    form = choice_field(fields, "format", FORMATS)
     alternatives = count_field(fields, "alternatives", limits.alternatives)
     if asked.strip().lower() == AUTO:
         languages = detect_each(texts, detector, models, target)
     else:
         languages = [Detected(known_language(asked, models), 100.0)] * len(texts)
     ordered = [
-        Text(language, split(text, form), route_to(models, language.language, target))
+        Text(text, form, language, route_to(models, language.language, target))
         for language, text in zip(languages, texts, strict=True)
     ]
     return Order(ordered, target, listed, asked.strip().lower() == AUTO, alternatives)
@@ -107,51 +97,49 @@ def route_to(models: Models, source: str, target: str) -> Route:
     return route
 
 
-async def answer(order: Order) -> dict[str, Any]:
-    """The answer to a request in the format of LibreTranslate."""
+async def answer(order: Order) -> tuple[dict[str, Any], int]:
+    """The answer to a request in the format of LibreTranslate, and how many sentences it took."""
     n_best = order.alternatives + 1
-    by_route: dict[Route, list[int]] = {}
-    for number, text in enumerate(order.texts):
-        by_route.setdefault(text.route, []).append(number)
-    found: dict[int, list[list[Scored]]] = {}
-    async with asyncio.TaskGroup() as group:
-        for route, numbers in by_route.items():
-            splits = [order.texts[number].split for number in numbers]
-            group.create_task(_together(route, splits, n_best, numbers, found))
-    joined = [_joined(text.split, found[n], n_best) for n, text in enumerate(order.texts)]
-    result: dict[str, Any] = {"translatedText": _shaped([one[0] for one in joined], order)}
+    known: dict[Route, dict[str, list[Scored]]] = {text.route: {} for text in order.texts}
+    while lacking := _lacking(order, known, n_best):
+        async with asyncio.TaskGroup() as group:
+            for route, sentences in lacking.items():
+                group.create_task(_add(known[route], route, sentences, n_best))
+    written = [_written(text, known[text.route], n_best) for text in order.texts]
+    result: dict[str, Any] = {"translatedText": _shaped([one[0] for one in written], order)}
     if order.detected:
         languages = [text.language._asdict() for text in order.texts]
         result["detectedLanguage"] = _shaped(languages, order)
     if order.alternatives:
-        result["alternatives"] = _shaped([one[1:] for one in joined], order)
-    return result
+        result["alternatives"] = _shaped([one[1:] for one in written], order)
+    return result, sum(map(len, known.values()))
 
 
-async def _together(
-    route: Route,
-    splits: list[Split],
-    n_best: int,
-    numbers: list[int],
-    found: dict[int, list[list[Scored]]],
+def _lacking(order: Order, known: Mapping[Route, Known], n_best: int) -> dict[Route, list[str]]:
+    """What must be translated before the texts can be written, each sentence once."""
+    found: dict[Route, dict[str, None]] = {}
+    for text in order.texts:
+        try:
+            _written(text, known[text.route], n_best)
+        except Lacking as error:
+            found.setdefault(text.route, {}).update(dict.fromkeys(error.sentences))
+    return {route: list(sentences) for route, sentences in found.items()}
+
+
+async def _add(
+    known: dict[str, list[Scored]], route: Route, sentences: list[str], n_best: int
 ) -> None:
-    """Translate the sentences of several texts as one job."""
-    sentences = [sentence for one in splits for sentence in one.sentences]
-    results = iter(await all_of(translate(route, sentences, n_best), len(sentences)))
-    for number, one in zip(numbers, splits, strict=True):
-        found[number] = [next(results) for _ in one.sentences]
+    """Translate sentences as one job."""
+    results = await all_of(translate(route, sentences, n_best), len(sentences))
+    known.update(zip(sentences, results, strict=True))
 
 
-def _joined(one: Split, found: list[list[Scored]], n_best: int) -> list[str]:
+def _written(text: Text, known: Known, n_best: int) -> list[str]:
     """The translation of a text, then its alternatives: the k-th has all k-th hypotheses.
 
-    A sentence with fewer hypotheses keeps its best one; texts that are the same come once.
+    Those that are the same come once.
     """
-    texts = [
-        one.join([best[k][0] if k < len(best) else best[0][0] for best in found])
-        for k in range(n_best)
-    ]
-    return list(dict.fromkeys(texts))
+    return list(dict.fromkeys(text.write(known, rank) for rank in range(n_best)))
 
 
 def _shaped(values: list[Any], order: Order) -> Any:

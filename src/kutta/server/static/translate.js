@@ -14,7 +14,7 @@ export function startTranslate(settings, languages) {
   const status = byId("status");
   const popover = byId("popover");
   const names = Object.fromEntries(languages.map(({ code, name }) => [code, name]));
-  let shown = { gaps: [""], sentences: [], translations: [], language: "" };
+  let shown = { gaps: [""], targetGaps: [""], sentences: [], translations: [], language: "" };
 
   // Languages
 
@@ -68,7 +68,7 @@ export function startTranslate(settings, languages) {
       }
       return span;
     };
-    target.replaceChildren(...woven(shown.gaps, shown.translations, make));
+    target.replaceChildren(...woven(shown.targetGaps, shown.translations, make));
     byId("copy").hidden = !shown.sentences.length;
   };
   const count = () => {
@@ -81,7 +81,7 @@ export function startTranslate(settings, languages) {
   // Translating
 
   const empty = () => {
-    shown = { gaps: [""], sentences: [], translations: [], language: "" };
+    shown = { gaps: [""], targetGaps: [""], sentences: [], translations: [], language: "" };
     target.classList.remove("stale");
     status.textContent = "";
     drawTarget();
@@ -108,6 +108,7 @@ export function startTranslate(settings, languages) {
         if (kind === "start") {
           shown = {
             gaps: data.gaps,
+            targetGaps: [...data.gaps], // other scripts may need a space between sentences
             sentences: data.sentences,
             translations: data.sentences.map(() => null),
             language: data.detectedLanguage.language,
@@ -115,6 +116,7 @@ export function startTranslate(settings, languages) {
           drawMirror();
         } else if (kind === "sentence") {
           shown.translations[data.index] = data.translatedText;
+          shown.targetGaps[data.index] = data.gap;
           target.classList.remove("stale");
           drawTarget();
         } else if (kind === "error") throw new Error(data.error);
@@ -147,7 +149,7 @@ export function startTranslate(settings, languages) {
   byId("clear").addEventListener("click", () => { source.value = ""; changed(true); source.focus(); });
   byId("swap").addEventListener("click", () => {
     const language = spoken();
-    const text = woven(shown.gaps, shown.translations, (n, one) => one ?? "").join("");
+    const text = woven(shown.targetGaps, shown.translations, (n, one) => one ?? "").join("");
     const next = to.value;
     from.value = next;
     fillTargets(language);
@@ -156,7 +158,7 @@ export function startTranslate(settings, languages) {
     updateSwap();
   });
   byId("copy").addEventListener("click", async () => {
-    const text = woven(shown.gaps, shown.translations, (n, one) => one ?? "").join("");
+    const text = woven(shown.targetGaps, shown.translations, (n, one) => one ?? "").join("");
     await navigator.clipboard.writeText(text);
     byId("copy").textContent = "Copied";
     setTimeout(() => { byId("copy").textContent = "Copy"; }, 1500);
