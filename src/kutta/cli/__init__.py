@@ -19,6 +19,7 @@ from kutta.cli import export  # isort: skip
 from kutta.cli import info  # isort: skip
 from kutta.cli import models  # isort: skip
 from kutta.cli import sample  # isort: skip
+from kutta.cli import serve  # isort: skip
 from kutta.cli import data  # isort: skip
 from kutta.cli import analyze  # isort: skip
 from kutta.cli import reproduce  # isort: skip
@@ -35,6 +36,7 @@ __all__ = [
     "reproduce",
     "run",
     "sample",
+    "serve",
     "translate",
 ]
 
