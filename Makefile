@@ -31,7 +31,7 @@ lint: $(VENV)/.installed ## check style (ruff) and types (pyright)
 bench: $(VENV)/.installed ## measure training speed and memory
 	$(VENV)/bin/python benchmarks/train.py
 
-docs: $(VENV)/.installed-docs ## build the documentation into site/
+docs: $(VENV)/.installed ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
 
 clean: ## remove what was built; .venv, data and runs stay
@@ -41,10 +41,6 @@ clean: ## remove what was built; .venv, data and runs stay
 # constraints.txt goes with every install: it says what was tested.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(PIP) install -c constraints.txt -e '.[dev]'
-	@touch $@
-
-$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/.installed
-	$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@
 
 # pip is the last thing that venv writes, so a half-made environment is made again.

@@ -16,6 +16,7 @@ import pytest
 
 from kutta.cli import main
 from kutta.config import Config
+from kutta.integrity import MANIFEST
 from kutta.ode import GAMMAS, METHODS
 from tests.conftest import toy_toml
 
@@ -316,6 +317,7 @@ def test_a_vocabulary_that_does_not_match_the_model_is_told(toy_run: Path, tmp_p
     (other / "config.toml").write_text(CONFIG)
     assert kutta("prepare", "config.toml", "--set", "data.vocab_size=285", cwd=other).code == 0
     shutil.copy(other / "run" / "tokenizer.model", run / "tokenizer.model")
+    (run / MANIFEST).unlink()
     is_one_sentence(kutta("translate", run, stdin=b"ba\n"), "tokens", "vocabulary")
 
 

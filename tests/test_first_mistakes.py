@@ -14,6 +14,7 @@ import pytest
 from kutta.cli.options import meant_instead
 from kutta.config import known_keys
 from kutta.config.mistakes import OTHER_NAMES
+from kutta.integrity import MANIFEST
 from tests.conftest import toy_toml
 from tests.test_cli import kutta
 
@@ -26,6 +27,7 @@ def place(tmp_path: Path, toy_run: Path) -> Path:
     """The folder in which a command is typed."""
     shutil.copytree(toy_run.parent / "text", tmp_path / "text")
     shutil.copytree(toy_run, tmp_path / "runs" / "mine")
+    (tmp_path / "runs" / "mine" / MANIFEST).unlink()  # files of the run are changed
     (tmp_path / "mine.toml").write_text(toy_toml(run="runs/mine"))
     change_data(tmp_path, "dir", "text")
     return tmp_path

@@ -62,7 +62,7 @@ def test_a_kept_run_is_one_of_its_config(folder: Path) -> None:
     """All settings that decide the result are those of the config of the experiment."""
     kept = Config.parse(json.loads((folder / "config.json").read_text())).model_dump()
     config = Config.load(ROOT / "experiments" / "small-corpus" / f"{folder.name}.toml").model_dump()
-    free = {"dir", "threads", "pieces", "precision"}  # of the machine, or decided by it
+    free = {"dir", "threads", "lanes", "pieces", "precision"}  # of the machine, or decided by it
     for section in ("data", "model", "train", "decode"):
         for key in config[section].keys() - free:
             assert kept[section][key] == config[section][key], key

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kutta.data.corpus import count_pairs, read_pairs
 from kutta.errors import InputError
+from tests.texts import count_pairs, read_pairs
 
 PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
 MEMORY = """<?xml version="1.0" encoding="UTF-8"?>

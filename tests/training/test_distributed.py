@@ -174,7 +174,7 @@ TWO = "train.accumulate=2"
 # Settings, and whether a model of them can also be trained with its parameters split.
 KINDS: dict[str, tuple[tuple[str, ...], bool]] = {
     "accumulate-2": ((TWO, "model.gamma=ema"), True),
-    "accumulate-4": (("train.accumulate=4", "model.gamma=learned"), True),
+    "accumulate-6": (("train.accumulate=6", "model.gamma=learned"), True),
     "accumulate-3": (("train.accumulate=3",), False),
     "pieces": (("train.batch_tokens=320", "train.pieces=2"), True),
     "clipped": ((TWO, "train.clip_norm=0.2", "model.solver=multistep"), True),
@@ -248,9 +248,9 @@ def bench(empty_bench: Bench, configure: Configure, assemble: Assemble) -> Bench
         return job("accumulate-2", way, bench.folder / f"{saved}-to-{way}", begin=begin)
 
     def by_three(way: str) -> Job:
-        begin = bench.checkpoint("accumulate-4", "fsdp", 5)
+        begin = bench.checkpoint("accumulate-6", "fsdp", 5)
         run = bench.folder / f"three-{way}"
-        return job("accumulate-4", way, run, "train.accumulate=6", begin=begin)
+        return job("accumulate-6", way, run, begin=begin)
 
     bench.single.update(
         {k: perform(job(k, "single", bench.run(k, "single")), SINGLE) for k in KINDS}
@@ -385,7 +385,7 @@ def test_shards_of_two_are_resumed_by_three(bench: Bench, way: str) -> None:
 
 def test_the_export_of_shards_is_the_checkpoint_of_one_process(bench: Bench) -> None:
     """Beside the shards lies one file of all weights, as one process writes it."""
-    for kind in ("accumulate-2", "accumulate-4"):
+    for kind in ("accumulate-2", "accumulate-6"):
         one, other = (
             bench.checkpoint(kind, way, 10) / "model.safetensors" for way in ("single", "fsdp")
         )

@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 from kutta.config import Config
 from kutta.errors import InputError
 from kutta.runs.checkpoints import list_checkpoints
+from kutta.training import opening
 from kutta.training import run as run_module
 from kutta.training.parallel.group import (
     SINGLE,
@@ -83,15 +84,15 @@ def test_overwriting_counts_for_the_first_start_of_a_job(
     """Also on a machine that joined later, which knows of no restart."""
     monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    assert not run_module._is_restart(tmp_path)
+    assert not opening._is_restart(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "seven")
-    assert not run_module._is_restart(tmp_path)
+    assert not opening._is_restart(tmp_path)
     (tmp_path / "job").write_text(job())
-    assert run_module._is_restart(tmp_path)
+    assert opening._is_restart(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "eight")
-    assert not run_module._is_restart(tmp_path)
+    assert not opening._is_restart(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert run_module._is_restart(tmp_path)
+    assert opening._is_restart(tmp_path)
 
 
 # ---- real processes -------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from kutta.cli import export  # isort: skip
 from kutta.cli import info  # isort: skip
 from kutta.cli import models  # isort: skip
 from kutta.cli import sample  # isort: skip
+from kutta.cli import serve  # isort: skip
 from kutta.cli import data  # isort: skip
 from kutta.cli import analyze  # isort: skip
 from kutta.cli import reproduce  # isort: skip
@@ -34,6 +35,7 @@ __all__ = [
     "reproduce",
     "run",
     "sample",
+    "serve",
     "translate",
 ]
 

@@ -49,7 +49,7 @@ def translate_text(
         with progress("translating", lambda: None) as on_lines:
             options["on_lines"] = on_lines
             job = Job(partial(translator.translate, **options), data.source, data.target)
-            translate_document(document, output, job._replace(fits=partial(_fits, translator)))
+            translate_document(document, output, job._replace(fits=partial(fits_model, translator)))
     else:
         _translate_lines(translator, data.source, input, output, n_best, as_json, options)
 
@@ -99,7 +99,7 @@ def _texts(
 ) -> Iterator[str]:
     """The best translation of each line; a line that is too long for the model is split."""
     stream = partial(translator.translate_stream, **options)
-    is_one, fits = partial(_is_within, translator), partial(_fits, translator)
+    is_one, fits = partial(_is_within, translator), partial(fits_model, translator)
     if translator.max_source:  # lines are cut as in training
         return (f"{text}\n" for text in stream(lines))
     return (f"{text}\n" for text in translate_lines(lines, stream, is_one, language, fits))
@@ -112,7 +112,7 @@ def _is_within(translator: Translator, text: str) -> bool:
     return len(text.encode("utf-8", "replace")) <= limit or len(encode(text)) <= limit
 
 
-def _fits(translator: Translator, piece: str) -> bool:
+def fits_model(translator: Translator, piece: str) -> bool:
     """Whether a piece is short enough to be translated as a sentence."""
     return is_short(piece) and _is_within(translator, piece)
 

@@ -223,8 +223,9 @@ class Run:
                     f"vocabulary in {self.path} has {known:,}; restore the tokenizer it "
                     "was trained with."
                 )
-        vocabularies = *sizes.values(), tokenizers.shared
-        check_shapes(self.config.model, *vocabularies, shapes, str(self.weights))
+        source, target = sizes.values()
+        shared, where = tokenizers.shared, str(self.weights)
+        check_shapes(self.config.model, source, target, shared, shapes, where)
 
     def _without_weights(self) -> str:
         """Why the weights are missing, in one sentence."""
