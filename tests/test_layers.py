@@ -26,7 +26,7 @@ ENTRY_POINTS = {"__init__", "__main__"}  # the public interface: they may import
 OPEN_TO_ALL = {"__version__"}  # the only name that packages may import from `kutta` itself
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 11_300  # of all packages below the last layer
+MAX_CORE_LINES = 11_460  # of all packages below the last layer
 
 Graph = dict[str, set[str]]
 

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -139,7 +139,8 @@ def _bleu(subject: Subject, model: TranslationModel) -> float:
     greedy = subject.config.decode.changed(beam=1)
     found = [""] * len(subject.pairs)
     for numbers, batch in subject.batches():
-        sources = [[id for id in row if id != PAD] for row in batch.source.tolist()]
+        rows = cast(list[list[int]], batch.source.tolist())
+        sources = [[id for id in row if id != PAD] for row in rows]
         best = beam_search(scorer_of([model]), sources, greedy)
         for number, hypotheses in zip(numbers, best, strict=True):
             text = subject.tokenizers.target.decode(hypotheses[0].tokens)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kutta.commands.average import average_run
-    from kutta.commands.describe import describe
     from kutta.commands.evaluate import evaluate_run, evaluations
     from kutta.commands.export import export_model
     from kutta.commands.score import score_files, score_like_run
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "average_run",
-    "describe",
     "evaluate_run",
     "evaluations",
     "export_model",
@@ -25,7 +23,6 @@ __all__ = [
 # Imported on first use: only some of them need torch.
 _MODULES = {
     "average_run": "average",
-    "describe": "describe",
     "evaluate_run": "evaluate",
     "evaluations": "evaluate",
     "export_model": "export",

@@ -5,17 +5,13 @@ It returns the name of its value, or names where there are several.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from onnx import TensorProto
 from torch import Tensor
 
-from kutta.export.trace import OPERATORS, Operator, Tracer
-
-_CASTS = {torch.float32: TensorProto.FLOAT, torch.int64: TensorProto.INT64}
-_CASTS |= {torch.bool: TensorProto.BOOL}
+from kutta.export.trace import OPERATORS, TYPES, Operator, Tracer
 
 
 def operator(*names: str) -> Any:
@@ -33,7 +29,7 @@ def value_of(graph: Tracer, value: Any, dtype: torch.dtype) -> str:
     if not isinstance(value, Tensor):
         return graph.constant(np.array(value, _numpy(dtype)))
     name = graph.name(value)
-    return name if value.dtype == dtype else graph.node("Cast", [name], to=_CASTS[dtype])
+    return name if value.dtype == dtype else graph.node("Cast", [name], to=TYPES[dtype])
 
 
 def _numpy(dtype: torch.dtype) -> Any:
@@ -50,19 +46,20 @@ def _elementwise(kind: str, swapped: bool = False) -> Operator:
     return function
 
 
-OPERATORS |= dict.fromkeys(("add", "__add__", "__radd__", "add_"), _elementwise("Add"))
-OPERATORS |= dict.fromkeys(("mul", "__mul__", "__rmul__"), _elementwise("Mul"))
-OPERATORS |= dict.fromkeys(("sub", "__sub__"), _elementwise("Sub"))
-OPERATORS |= dict.fromkeys(("rsub", "__rsub__"), _elementwise("Sub", swapped=True))
-OPERATORS |= dict.fromkeys(("div", "__truediv__", "true_divide"), _elementwise("Div"))
-
-
 def _function(kind: str) -> Operator:
-    return lambda graph, found, x: graph.node(kind, [value_of(graph, x, found.dtype)])
+    def function(graph: Tracer, found: Tensor, x: Tensor) -> str:
+        return graph.node(kind, [value_of(graph, x, found.dtype)])
+
+    return function
 
 
-OPERATORS |= {name: _function(name.capitalize()) for name in ("relu", "sigmoid", "sin", "cos")}
-OPERATORS |= {"exp": _function("Exp")}
+operator("add", "__add__", "__radd__")(_elementwise("Add"))
+operator("mul", "__mul__", "__rmul__")(_elementwise("Mul"))
+operator("sub", "__sub__")(_elementwise("Sub"))
+operator("rsub", "__rsub__")(_elementwise("Sub", swapped=True))
+operator("div", "__truediv__")(_elementwise("Div"))
+for _name in ("relu", "sigmoid", "sin", "cos", "exp"):
+    operator(_name)(_function(_name.capitalize()))
 
 
 @operator("eq", "__eq__")
@@ -156,7 +153,7 @@ def _reshape(graph: Tracer, found: Tensor, x: Tensor, *_: Any, **__: Any) -> str
 
 @operator("__getitem__")
 def _getitem(graph: Tracer, found: Tensor, x: Tensor, index: Any) -> str:
-    parts = index if isinstance(index, tuple) else (index,)
+    parts = cast(tuple[Any, ...], index if isinstance(index, tuple) else (index,))
     whole = all(part is None or part == slice(None) for part in parts)
     assert whole, f"the export does not know the index {index}"
     return graph.reshape(graph.name(x), x.shape, found.shape)

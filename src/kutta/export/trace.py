@@ -8,7 +8,7 @@ sizes are then primes (`Sizes`), so that every product of them can be told apart
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import onnx
@@ -21,8 +21,11 @@ from torch.overrides import TorchFunctionMode
 OPSET = 17
 MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
 
-_TYPES = {torch.float32: TensorProto.FLOAT, torch.int64: TensorProto.INT64}
-_TYPES |= {torch.bool: TensorProto.BOOL, torch.uint8: TensorProto.UINT8}
+TYPES = {
+    torch.float32: TensorProto.FLOAT,
+    torch.int64: TensorProto.INT64,
+    torch.bool: TensorProto.BOOL,
+}
 
 # What a size in a traced shape stands for: no model has such sizes.
 VARYING = {"hypotheses": 1009, "sentences": 1013, "slots": 10007, "tokens": 10009, "seen": 10037}
@@ -71,7 +74,7 @@ class Tracer(TorchFunctionMode):
 
     def input(self, name: str, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """An input of the graph; a size that varies is known from the first that has it."""
-        self.inputs.append(helper.make_tensor_value_info(name, _TYPES[dtype], dimensions(shape)))
+        self.inputs.append(helper.make_tensor_value_info(name, TYPES[dtype], dimensions(shape)))
         for size, value in VARYING.items():
             if value in tuple(shape) and size not in self._sizes:
                 axis = self.constant(np.array([tuple(shape).index(value)]))
@@ -81,7 +84,7 @@ class Tracer(TorchFunctionMode):
     def output(self, name: str, value: Tensor) -> None:
         """Make a value an output of this name."""
         self.nodes.append(helper.make_node("Identity", [self.name(value)], [name]))
-        kind = _TYPES[value.dtype]
+        kind = TYPES[value.dtype]
         self.outputs.append(helper.make_tensor_value_info(name, kind, dimensions(value.shape)))
 
     def node(self, kind: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
@@ -167,18 +170,16 @@ class Tracer(TorchFunctionMode):
     def _record(
         self, operator: Operator | None, name: str, func: Any, args: Any, kwargs: Any
     ) -> Any:
-        found = func(*_on_meta(args), **_on_meta(kwargs))
-        if not isinstance(found, Tensor | tuple | list) or isinstance(found, torch.Size):
+        found: Any = func(*_on_meta(args), **_on_meta(kwargs))
+        if isinstance(found, torch.Size) or not isinstance(found, Tensor | tuple | list):
             return found  # a shape, a type, a device
         if operator is None:
             raise NotImplementedError(f"the export does not know torch's function {name}")
-        made = operator(self, found, *args, **kwargs)
-        if isinstance(made, Tensor | tuple) and not isinstance(found, tuple | list):
-            return made  # numbers
-        several = [found] if isinstance(found, Tensor) else list(found)
-        names = [made] if isinstance(made, str) else made
-        symbols = [self.symbol(n, t.shape, t.dtype) for n, t in zip(names, several, strict=True)]
-        return symbols[0] if isinstance(found, Tensor) else type(found)(symbols)
+        made: Any = operator(self, found, *args, **kwargs)
+        if isinstance(found, Tensor):
+            return self.symbol(made, found.shape, found.dtype)
+        pairs = zip(cast(list[str], made), cast(list[Tensor], found), strict=True)
+        return tuple(self.symbol(one, value.shape, value.dtype) for one, value in pairs)
 
     def _is_symbol(self, value: Tensor) -> bool:
         return value.device.type == "meta" and id(value) in self._names
@@ -226,9 +227,10 @@ def _tensors(values: Any) -> list[Tensor]:
     """All tensors in nested arguments."""
     if isinstance(values, Tensor):
         return [values]
-    inside = values.values() if isinstance(values, dict) else values
-    if isinstance(values, list | tuple | dict):
-        return [tensor for value in inside for tensor in _tensors(value)]
+    if isinstance(values, dict):
+        values = list(cast(dict[str, Any], values).values())
+    if isinstance(values, list | tuple):
+        return [tensor for value in cast(list[Any], values) for tensor in _tensors(value)]
     return []
 
 
@@ -237,7 +239,9 @@ def _on_meta(values: Any) -> Any:
     if isinstance(values, Tensor):
         return values if values.device.type == "meta" else values.detach().to("meta")
     if isinstance(values, dict):
-        return {name: _on_meta(value) for name, value in values.items()}
+        named = cast(dict[str, Any], values)
+        return {name: _on_meta(value) for name, value in named.items()}
     if isinstance(values, list | tuple) and not isinstance(values, torch.Size):
-        return type(values)(_on_meta(value) for value in values)
+        inside = [_on_meta(value) for value in cast(list[Any], values)]
+        return inside if isinstance(values, list) else tuple(inside)
     return values

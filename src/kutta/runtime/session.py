@@ -17,7 +17,7 @@ class Session:
     """An opened graph; several threads may run it at once, over one copy of the weights."""
 
     def __init__(self, path: Path, threads: int = 1) -> None:
-        options = onnxruntime.SessionOptions()
+        options: Any = cast(Any, onnxruntime).SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors only: they come as exceptions too

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from kutta.config import DecodeConfig
 from kutta.data.tokenizer import BOS, EOS, PAD, Tokenizer
 
-Floats = NDArray[np.float32]
-Integers = NDArray[np.int64]
+# numpy's functions lose the kind of number, so the names say it and not the types.
+Floats = NDArray[Any]  # float32
+Integers = NDArray[Any]  # int64
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,13 @@ def permitted(
     ids = found.ids.copy()
     values = np.where(np.isfinite(found.values), found.values, np.float32(-math.inf))
     values[(ids == PAD) | (ids == BOS)] = -math.inf  # never generated
-    final = limits <= lengths
+    final: NDArray[np.bool_] = limits <= lengths
     if decode.no_repeat_ngram:
         _exclude(values, ids, repeating(tokens, decode.no_repeat_ngram))
     early = lengths < decode.min_length
     if early.any():
         values[early[:, None] & (ids == EOS)] = -math.inf
-        final = final | (early & np.isneginf(values.max(axis=1)))
+        final = final | (early & (values.max(axis=1) == -math.inf))
     if final.any():
         values[final] = -math.inf
         _end(values, ids, found.ends, np.flatnonzero(final))

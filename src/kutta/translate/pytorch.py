@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -135,7 +135,8 @@ def best_continuations(logits: Tensor, count: int) -> Continuations:
         ids = torch.arange(V, device=logits.device).expand(R, V)
         return _continuations(values, ids, values[:, EOS])
     # A few rows at a time, so that what is between stays in the processor's cache.
-    parts = [part.logsumexp(dim=1, keepdim=True) for part in logits.split(ROWS)]
+    rows = cast(tuple[Tensor, ...], logits.split(ROWS))
+    parts = [part.logsumexp(dim=1, keepdim=True) for part in rows]
     total = torch.cat(parts)
     values, ids = highest(logits, count)
     return _continuations(values - total, ids, logits[:, EOS] - total[:, 0])
@@ -154,7 +155,7 @@ def highest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     whole = N // BLOCK * BLOCK
     if count * BLOCK >= whole:
         return _highest(values, count)
-    blocks = values[:, :whole].unflatten(1, (-1, BLOCK))
+    blocks = values[:, :whole].reshape(len(values), -1, BLOCK)
     maxima = [blocks.amax(dim=2)] + ([values[:, whole:].amax(1, keepdim=True)] if whole < N else [])
     chosen = _highest(torch.cat(maxima, dim=1), count)[1].sort(dim=1).values
     where = (chosen[:, :, None] * BLOCK + torch.arange(BLOCK, device=values.device)).flatten(1)
