@@ -46,10 +46,21 @@ def _keeping(steps: Steps) -> list[str]:
     return [TORCH] if any(TORCH in packages for packages in steps) else []
 
 
-def run(command: list[str]) -> None:
+def source_of(revision: str, folder: Path) -> Path:
+    """Unpack src of a revision of this repository; return its folder."""
+    root, archive = Path(__file__).parents[1], folder / "src.tar"
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = ["src", "configs", "experiments/presets"]
+    run(["git", "-C", str(root), "archive", f"--output={archive}", revision, *parts])
+    shutil.unpack_archive(archive, folder, filter="data")
+    return folder / "src"
+
+
+def run(command: list[str], **environment: str) -> None:
     """Run to the end; what a failed command said last is the reason that a toolkit is absent."""
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, env=clean())
+        env = clean(**environment)
+        subprocess.run(command, check=True, capture_output=True, text=True, env=env)
     except subprocess.CalledProcessError as error:
         raise Absent(last_line(error.stderr or error.stdout)) from error
 

@@ -17,6 +17,7 @@ from kutta.model.arithmetic import cost_of
 Row = dict[str, Any]
 SLOWER = 1.05  # a method may take so much more time than its arithmetic says
 FASTER = {"tiny": 1.5, "base": 1.15}  # than the fastest peer
+NOT_SLOWER = 0.97  # than an earlier version of Kutta: what the noise of a machine allows
 MARKS = 4  # words of Kutta's vocabulary that are not in the text
 
 
@@ -138,6 +139,13 @@ def own_figures(entrants: list[Entrant], corpus: Corpus) -> Iterator[Figure]:
             cost = time_per_arithmetic(plain, way, corpus)
             limit = SLOWER if size == "base" else None
             yield Figure(size, f"{method} time_per_arithmetic", cost, at_most=limit)
+
+
+def version_figures(now: Entrant, before: Entrant) -> Iterator[Figure]:
+    """How this version stands to an earlier one; both split an update in the same way."""
+    size = now.case.size.name
+    yield Figure(size, f"speed / {before.toolkit.name}", times_faster(now, before), NOT_SLOWER)
+    yield Figure(size, f"peak_mb / {before.toolkit.name}", now.peak_mb / before.peak_mb)
 
 
 def figures_of(

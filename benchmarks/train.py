@@ -22,7 +22,16 @@ from statistics import median
 from contest import Effort, Entrant, contest, running
 from corpus import Corpus, unpack
 from environments import DEFAULT, Absent, python_of
-from figures import Figure, Row, fastest, figures_of, finalists, own_figures, row_of
+from figures import (
+    Figure,
+    Row,
+    fastest,
+    figures_of,
+    finalists,
+    own_figures,
+    row_of,
+    version_figures,
+)
 from gemm import Gemm
 from peers import eole, fairseq, joeynmt, kutta, marian
 from peers.toolkit import SIZES, UPDATE_TOKENS, Case, Place, Size, Split, Toolkit
@@ -43,6 +52,10 @@ FINALS = {"base": Effort(warmup=2, updates=1, rounds=8)}
 QUICK = {
     "tiny": replace(FULL["tiny"], rounds=3),
     "base": Effort(warmup=1, updates=1, rounds=5),
+}
+VERSIONS = {
+    "tiny": Effort(warmup=3, updates=3, rounds=9),
+    "base": Effort(warmup=1, updates=1, rounds=9),
 }
 QUICK_SECONDS = {"tiny": 4 * 60, "base": 9 * 60}  # since the start; the last turn is cut off then
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -105,7 +118,7 @@ class Bench:
                 self.say(f"{toolkit.name} is absent: {reason}")
 
     def python_of(self, toolkit: Toolkit) -> Path:
-        if toolkit is KUTTA:
+        if toolkit is KUTTA or self.chosen.before:
             return Path(sys.executable)
         install = not self.chosen.quick or toolkit in FIRST  # Marian takes half a minute
         return python_of(toolkit.name, toolkit.install, self.chosen.envs, install)
@@ -124,6 +137,8 @@ class Bench:
             self.figures.append(Figure("machine", "gemm_gflops", rate))
         elif part in OWN:
             self.itself(part)
+        elif self.chosen.before:
+            self.versions(next(size for size in SIZES if size.name == part))
         else:
             self.side_by_side(next(size for size in SIZES if size.name == part))
         self.say(f"measured {part} in {time.perf_counter() - started:.0f} s")
@@ -138,6 +153,19 @@ class Bench:
             gemm = contest(entrants, self.effort(own.effort), machine.gflops, self.say)
         self.keep(part, entrants, gemm)
         self.figures += own_figures(entrants, self.corpus)
+
+    def versions(self, size: Size) -> None:
+        """Kutta now and at the revision `--before`, in its usual way."""
+        case = Case(size, "euler", KUTTA.usual[size.name])
+        entrants = [
+            e for toolkit, place in self.toolkits for e in self.enter(toolkit, place, [case])
+        ]
+        with Gemm(self.chosen.threads) as machine:
+            gemm = contest(entrants, self.effort(VERSIONS[size.name]), machine.gflops, self.say)
+        self.keep(size.name, entrants, gemm)
+        measured = running(entrants)
+        if len(measured) == 2:
+            self.figures += version_figures(*measured)
 
     def effort(self, usual: Effort) -> Effort:
         return replace(usual, rounds=self.chosen.rounds) if self.chosen.rounds else usual
@@ -191,6 +219,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure training, side by side with peers.")
     parser.add_argument("--only", choices=(*PARTS, *OWN), help="measure this part only")
     parser.add_argument("--quick", action="store_true", help="ten minutes; installs Marian at most")
+    parser.add_argument(
+        "--before", metavar="REVISION", help="compare with an earlier Kutta instead of peers"
+    )
     parser.add_argument("--rounds", type=int, help="turns of everyone, instead of the usual number")
     parser.add_argument("--threads", type=int, default=cores(), help="CPU threads")
     parser.add_argument("--data", type=Path, default=DATA, metavar="FOLDER", help="the corpora")
@@ -211,11 +242,20 @@ def main() -> None:
         os.environ["TMPDIR"] = folder  # what an ended training leaves behind goes with it
         bench = Bench(chosen, Path(folder), console)
         if parts != ["gemm"]:
-            bench.unpack((KUTTA,) if chosen.only in OWN else (KUTTA, *PEERS))
+            bench.unpack(toolkits_of(chosen, Path(folder)))
         for part in parts:
             bench.measure(part)
             write(bench, load)  # now: the next part may take half an hour
     report(bench)
+
+
+def toolkits_of(chosen: argparse.Namespace, folder: Path) -> tuple[Toolkit, ...]:
+    """Who takes part."""
+    if chosen.only in OWN:
+        return (KUTTA,)
+    if chosen.before:
+        return (KUTTA, kutta.earlier(chosen.before, folder / "before"))
+    return (KUTTA, *PEERS)
 
 
 def settle(threads: int) -> None:

@@ -5,6 +5,7 @@ python docs/generate.py --check  exit with 1 where they are not up to date
 """
 
 import json
+import runpy
 import sys
 from enum import Enum
 from inspect import cleandoc
@@ -18,6 +19,7 @@ from kutta.config import Config, Section
 from kutta.ode.catalogue import gamma_table, method_table
 
 ROOT = Path(__file__).parent.parent
+GALLERY = ROOT / "docs" / "gallery.py"
 SMALL = ROOT / "experiments" / "results" / "small-corpus"
 
 
@@ -30,6 +32,7 @@ def generated() -> dict[Path, str]:
         },
         "commands.md": {"overview": overview(), "commands": commands()},
         "small.md": {"runs": small_runs()},
+        "gallery.md": {"gallery": runpy.run_path(str(GALLERY))["gallery"]()},
     }
     pages = {ROOT / "docs" / "configuration.md": configuration()}
     for file, bodies in parts.items():

@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,15 @@ def write_toy_corpus(folder: Path, train_pairs: int = 120) -> None:
             (folder / f"{name}.{language}").write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def toy_config(folder: Path, **changes: dict[str, Any]) -> Config:
-    """Settings of a run that takes a second; `changes` are by section."""
+def toy_values(**changes: Any) -> dict[str, Any]:
+    """Settings of a run that takes a second, with paths as in a folder of one's own.
+
+    `changes` are by section; those of a section are merged into it.
+    """
     values: dict[str, Any] = {
-        "run": str(folder / "run"),
+        "run": "run",
         "data": {
-            "dir": str(folder / "text"),
+            "dir": "text",
             "source": "xx",
             "target": "yy",
             "test": ["test"],
@@ -73,9 +77,32 @@ def toy_config(folder: Path, **changes: dict[str, Any]) -> Config:
         },
         "decode": {"beam": 2, "average": 2},
     }
+    for name, change in changes.items():
+        values[name] = values[name] | change if isinstance(change, dict) else change
+    return values
+
+
+def toy_config(folder: Path, **changes: dict[str, Any]) -> Config:
+    """The settings above for a run and its text in `folder`."""
+    values = toy_values(run=str(folder / "run"), data={"dir": str(folder / "text")})
     for section, settings_of in changes.items():
         values[section] = values[section] | settings_of
     return Config.parse(values)
+
+
+def toy_toml(**changes: Any) -> str:
+    """The settings above as a config file."""
+    return as_toml(toy_values(**changes))
+
+
+def as_toml(values: dict[str, Any]) -> str:
+    """A config in TOML. Its values are written as in JSON, which is the same for all of these."""
+    own = {key: one for key, one in values.items() if not isinstance(one, dict)}
+    lines = [f"{key} = {json.dumps(one)}" for key, one in own.items()]
+    for section in (key for key in values if key not in own):
+        lines += [f"[{section}]"]
+        lines += [f"{key} = {json.dumps(one)}" for key, one in values[section].items()]
+    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture(scope="session")

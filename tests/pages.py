@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import as_toml
+
 # What makes an example quick: a config that a page writes gets these settings.
 SMALL: dict[str, dict[str, Any]] = {
     "data": {"vocab_size": 300},
@@ -97,14 +99,7 @@ def small_config(text: str) -> str:
     values = tomllib.loads(text)
     for section, settings in SMALL.items():
         values[section] = values.get(section, {}) | settings
-    lines: list[str] = []
-    for section, settings in values.items():
-        lines += [f"[{section}]", *(f"{key} = {written(one)}" for key, one in settings.items())]
-    return "\n".join(lines) + "\n"
-
-
-def written(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    return as_toml(values)
 
 
 def write_downloads(folder: Path) -> None:

@@ -18,7 +18,7 @@ from contest import Effort, Entrant, contest
 from corpus import Corpus, unpack
 from costmodel import Link, table, work_of
 from costmodel import Size as Model
-from environments import INSTALLED, Absent, last_line, python_of
+from environments import INSTALLED, Absent, last_line, python_of, source_of
 from figures import (
     Figure,
     Row,
@@ -28,6 +28,7 @@ from figures import (
     operations_per_token,
     row_of,
     times_faster,
+    version_figures,
 )
 from peers import eole, fairseq, joeynmt, kutta, marian
 from peers.toolkit import SIZES, Case, Job, Place, Size, Split, Toolkit, number_in
@@ -296,6 +297,25 @@ def test_targets_are_those_of_the_usual_way_and_not_of_the_fastest() -> None:
         assert figures["speed / peer base euler 4,096"].value == 1.25
         assert figures["8 x 512, 2 lanes: peak_mb / peer base euler 4,096"].verdict == "ok"
         assert figures["4,096: peak_mb / peer base euler 4,096"].verdict == ""
+
+
+def test_an_earlier_version_is_compared_within_rounds() -> None:
+    now = measured("Kutta", {0: 100, 1: 30}, peak=900)
+    before = measured("Kutta abc", {0: 100, 1: 40, 2: 1}, peak=1000)
+    speed, memory = version_figures(now, before)
+    assert (speed.name, speed.value, speed.verdict) == ("speed / Kutta abc", 0.875, "MISSED")
+    assert memory.value == 0.9
+    assert not memory.target
+
+
+def test_an_earlier_version_runs_its_own_code(tmp_path: Path) -> None:
+    try:
+        source = source_of("HEAD", tmp_path / "before")
+    except Absent as reason:
+        pytest.skip(f"no git history here: {reason}")
+    assert (source / "kutta" / "__init__.py").is_file()
+    with pytest.raises(Absent):
+        source_of("no-such-revision", tmp_path / "other")
 
 
 def test_without_peers_there_is_nothing_to_compare() -> None:

@@ -11,41 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kutta.cli.options import meant_instead
+from kutta.config import known_keys
+from kutta.config.mistakes import OTHER_NAMES
+from tests.conftest import toy_toml
 from tests.test_cli import kutta
 
-# The settings of `toy_run`.
-CONFIG = """
-run = "runs/mine"
-
-[data]
-dir = "text"
-source = "xx"
-target = "yy"
-test = ["test"]
-vocab_size = 300
-
-[model]
-d_model = 16
-ffn = 32
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-solver = "rk2"
-gamma = "learned"
-
-[train]
-max_steps = 8
-batch_tokens = 300
-warmup = 4
-save_every = 4
-log_every = 2
-tensorboard = false
-threads = 1
-
-[decode]
-beam = 2
-average = 2
-"""
 ENGLISH = ["They do not know this.", "She is from the city and you are not."] * 20
 GERMAN = ["Das weiß ich nicht.", "Sie ist mit mir auf der Straße und nicht hier."] * 20
 
@@ -55,7 +26,7 @@ def place(tmp_path: Path, toy_run: Path) -> Path:
     """The folder in which a command is typed."""
     shutil.copytree(toy_run.parent / "text", tmp_path / "text")
     shutil.copytree(toy_run, tmp_path / "runs" / "mine")
-    (tmp_path / "mine.toml").write_text(CONFIG)
+    (tmp_path / "mine.toml").write_text(toy_toml(run="runs/mine"))
     change_data(tmp_path, "dir", "text")
     return tmp_path
 
@@ -158,6 +129,55 @@ SET = {
     # Where the run is.
     "run=text": "text exists but is not a Kutta run; choose another folder.",
 }
+
+
+# What is typed after `kutta`, and what is meant.
+OPTIONS = {
+    "train mine.toml --lr 0.1": "There is no option --lr; did you mean --set train.lr=0.1?",
+    "train mine.toml --lr=0.1": "There is no option --lr; did you mean --set train.lr=0.1?",
+    "train --train.lr 0.1 mine.toml": "There is no option --train.lr; did you mean --set "
+    "train.lr=0.1?",
+    "train mine.toml --max-length 50": "There is no option --max-length; did you mean --set "
+    "data.max_length=50 or --set decode.max_length=50?",
+    "train --compile mine.toml": "There is no option --compile; did you mean --set "
+    "train.compile=true?",
+    "train mine.toml --solvr rk4": "There is no option --solvr; did you mean --set "
+    "model.solver=rk4?",
+    "train mine.toml --max-tokens 4096": "There is no option --max-tokens; did you mean --set "
+    "train.batch_tokens=4096?",  # fairseq
+    "train --fp16 mine.toml": "There is no option --fp16; did you mean --set "
+    "train.precision=VALUE?",  # fairseq
+    "train mine.toml --max-epoch 30": "There is no option --max-epoch; did you mean --set "
+    "train.max_steps=VALUE?",  # fairseq, in another unit
+    "prepare mine.toml --dim-vocabs 8000": "There is no option --dim-vocabs; did you mean --set "
+    "data.vocab_size=8000?",  # Marian
+    "train mine.toml -train_steps 100": "There is no option -train_steps; did you mean --set "
+    "train.max_steps=100?",  # OpenNMT
+    "info mine.toml --hidden_size 64": "There is no option --hidden_size; did you mean --set "
+    "model.d_model=64?",  # JoeyNMT
+    "translate runs/mine --beam-size 5": "There is no option --beam-size; did you mean --beam 5?",
+    "train mine.toml train.lr=0.1": "A setting needs --set before it; did you mean --set "
+    "train.lr=0.1?",
+    "train mine.toml --set train.lr 0.1": "--set takes a key and its value in one word; did you "
+    "mean --set train.lr=0.1?",
+}
+
+
+@pytest.mark.parametrize("typed", OPTIONS)
+def test_a_setting_as_an_option_is_answered(place: Path, typed: str) -> None:
+    answer = kutta(*typed.split(), cwd=place)
+    assert (answer.code, answer.out, answer.err) == (2, "", f"kutta: {OPTIONS[typed]}\n")
+
+
+def test_every_setting_as_an_option_is_answered() -> None:
+    """Also by the names that other toolkits have for it."""
+    for name in (*known_keys(), *OTHER_NAMES):
+        short = name.rpartition(".")[2]
+        for option in {f"--{name}", f"--{short}", f"--{short.replace('_', '-')}"}:
+            answer = meant_instead(["mine.toml", option, "3"], {"--set", "--overwrite"})
+            assert answer is not None, option
+            assert answer.startswith(f"There is no option {option}; did you mean --set ")
+            assert f"--set {OTHER_NAMES.get(name, name)}=" in answer
 
 
 @pytest.mark.parametrize("typed", TYPED)

@@ -1,10 +1,18 @@
 """`kutta --help` as a person reads it, and what the shell completes."""
 
+import fcntl
 import os
+import pty
 import re
-import subprocess
+import select
+import shutil
+import signal
+import struct
 import sys
+import termios
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +21,14 @@ import typer
 
 from kutta import box
 from kutta.cli import app
-from kutta.cli.complete import checkpoints, configs, metrics, runs
+from kutta.cli.complete import (
+    checkpoints,
+    configs,
+    configs_and_runs,
+    corpora,
+    metrics,
+    runs,
+)
 from kutta.config.load import presets
 from kutta.metrics import METRICS
 from tests.test_cli import kutta
@@ -70,8 +85,10 @@ def test_presets_models_and_paths_are_completed(
         name for name in presets() if name.startswith("wmt14-en-de-b")
     ]
     assert runs("") == ["en-de", "box/", "runs/"]
-    assert runs("runs/m") == ["runs/mine/"]
+    assert configs_and_runs("") == [*presets(), "en-de", "box/", "mine.toml", "runs/"]
+    assert runs("r") == [], "the shell completes paths"
     assert runs("absent/") == []
+    assert corpora("tatoeba-en-d") == ["tatoeba-en-de"]
     assert checkpoints("b") == ["best"]
     assert metrics("") == list(METRICS)
 
@@ -86,59 +103,69 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shell(home: Path, script: str, **more: str) -> str:
-    path = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        env=os.environ | {"HOME": str(home), "PATH": path} | more,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+class Terminal:
+    """An interactive shell at which a person presses keys."""
 
-
-def test_completion_installs_and_works_in_bash(home: Path) -> None:
-    # `:` afterwards, so that bash does not replace itself by the program and stays detectable.
-    assert "bash completion installed" in shell(home, "kutta --install-completion; :")
-    assert ".bash_completions/kutta.sh" in (home / ".bashrc").read_text()
-    (home / "runs" / "mine").mkdir(parents=True)
-    asked = """
-        source .bashrc
-        complete -p kutta | grep -q _kutta_completion || exit 1
-        ask() {
-            COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-            _kutta_completion $1
-            echo "${COMPREPLY[*]}"
+    def __init__(self, home: Path, *command: str) -> None:
+        environment = {
+            "HOME": str(home),
+            "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "TERM": "xterm",
+            "LC_ALL": "C.UTF-8",
         }
-        ask kutta tra; ask kutta train wmt14-en-de-base; ask kutta translate runs/
-        ask kutta translate run --checkpoint l; ask kutta translate run --out
-    """
-    trains, config, run, checkpoint, output = shell(home, asked).splitlines()
-    assert trains.split() == ["train", "translate"]
-    assert "wmt14-en-de-base" in config.split()
-    assert run == "runs/mine/"
-    assert checkpoint == "last"
-    assert output == "--output"
+        self.process, self.screen = pty.fork()
+        if self.process == 0:
+            os.chdir(home)
+            os.execvpe(command[0], command, environment)
+        fcntl.ioctl(self.screen, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+
+    def press(self, keys: str, until: str, seconds: float = 30.0) -> None:
+        """Press keys, and wait until the output has a text."""
+        end, output = time.monotonic() + seconds, ""
+        os.write(self.screen, keys.encode())
+        while until not in output:
+            assert time.monotonic() < end, f"{until!r} is not in {output!r}"
+            if select.select([self.screen], [], [], 0.2)[0]:
+                output += os.read(self.screen, 65536).decode(errors="replace")
+                output = re.sub(r"\x1b(\[[0-9;?]*[a-zA-Z]|[()].)", "", output)  # colours, cursor
+
+    def close(self) -> None:
+        os.kill(self.process, signal.SIGKILL)
+        os.close(self.screen)
+        os.waitpid(self.process, 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "part"),
-    [
-        ("zsh", ".zfunc/_kutta", "#compdef kutta"),
-        ("fish", ".config/fish/completions/kutta.fish", "complete --command kutta"),
-    ],
+@contextmanager
+def terminal(home: Path, *command: str) -> Iterator[Terminal]:
+    """A shell that is ready for keys."""
+    opened = Terminal(home, *command)
+    try:
+        opened.press("echo re''ady\n", "ready\r\n")
+        yield opened
+    finally:
+        opened.close()
+
+
+# What is typed before each Tab, and what the shell adds.
+COMPLETED = (
+    [("kutta eval", "uate"), ("ru", "ns/"), ("mi", "ne/")],
+    [("kutta train multi30k-rk", "2"), ("--dr", "y-run")],
 )
-def test_completion_installs_for_other_shells(name: str, file: str, part: str, home: Path) -> None:
-    # The shell is given instead of detected, as it may not be on this machine.
-    given = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    assert name in shell(home, f"kutta --install-completion {name}", **given)
-    script = (home / file).read_text()
-    assert part in script
-    assert f"_KUTTA_COMPLETE=complete_{name}" in script
-    # What that script asks.
-    given = {"_TYPER_COMPLETE_ARGS": "kutta eval", "_KUTTA_COMPLETE": f"complete_{name}"}
-    given |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_WORD_TO_COMPLETE": "eval"}
-    assert "evaluate" in shell(home, "kutta", **given)
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_works_at_a_terminal(name: str, home: Path) -> None:
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not on this machine")
+    (home / "runs" / "mine").mkdir(parents=True)
+    # Without this folder fish reads all manual pages of the machine first.
+    (home / ".local/share/fish/generated_completions").mkdir(parents=True)
+    with terminal(home, name, "-i") as at:
+        at.press("kutta --install-completion\n", f"{name} completion installed")
+    with terminal(home, name, "-i") as at:
+        for line in COMPLETED:
+            for typed, added in line:
+                at.press(f"{typed}\t", added)
+            # Ctrl-A goes to the start of the line, so that the completed line is printed.
+            words = " ".join(typed + added for typed, added in line).replace("/ ", "/")
+            at.press("\x01echo done: \n", f"done: {words.rstrip('/')}")

@@ -48,7 +48,7 @@ def flip(path: Path, bit: int) -> None:
 
 
 def rewrite(path: Path, content: bytes) -> None:
-    with recorded(path) as temporary:
+    with recorded(path, create=True) as temporary:
         temporary.write_bytes(content)
 
 
@@ -160,8 +160,8 @@ class Killed(BaseException):
     """As if the process ended here."""
 
 
-@pytest.mark.parametrize("listed", [True, False], ids=["listed", "of an earlier version"])
-def test_an_interrupted_replacement_is_no_damage(tmp_path: Path, listed: bool) -> None:
+@pytest.mark.parametrize("kind", ["listed", "of an earlier version", "new"])
+def test_an_interrupted_replacement_is_no_damage(tmp_path: Path, kind: str) -> None:
     """Stopped before each of its file operations: the old contents or the new ones, and intact."""
     seen, operations = set[bytes](), 0
     active, left = False, 0
@@ -177,8 +177,9 @@ def test_an_interrupted_replacement_is_no_damage(tmp_path: Path, listed: bool) -
     for operations in range(100):
         folder = tmp_path / str(operations)
         folder.mkdir()
-        (folder / "file").write_bytes(b"old")
-        if listed:
+        if kind != "new":
+            (folder / "file").write_bytes(b"old")
+        if kind == "listed":
             write_manifest(folder)
         left, active = operations, True
         try:
@@ -189,7 +190,7 @@ def test_an_interrupted_replacement_is_no_damage(tmp_path: Path, listed: bool) -
         finally:
             active = False
         verify(folder)
-        seen.add((folder / "file").read_bytes())
+        seen.add((folder / "file").read_bytes() if (folder / "file").exists() else b"old")
         rewrite(folder / "file", b"newer")
         assert verify(folder, ["file"])
         if done:

@@ -18,7 +18,18 @@ LAYERS = (
     ("model", "data"),
     ("runs", "metrics", "runtime"),
     ("training", "translate"),
-    ("corpora", "plotting", "analysis", "reproduce", "server", "commands", "demo", "export", "cli"),
+    (
+        "corpora",
+        "plotting",
+        "analysis",
+        "reproduce",
+        "documents",
+        "server",
+        "commands",
+        "demo",
+        "export",
+        "cli",
+    ),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 INDEPENDENT = {("model", "data"), ("data", "model")}  # neither imports the other
@@ -26,7 +37,8 @@ ENTRY_POINTS = {"__init__", "__main__"}  # the public interface: they may import
 OPEN_TO_ALL = {"__version__"}  # the only name that packages may import from `kutta` itself
 
 MAX_FILE_LINES = 300
-MAX_CORE_LINES = 11_460  # of all packages below the last layer
+# Of all packages below the last layer, without the features in the CHANGELOG's table.
+MAX_CORE_LINES = 8_000
 
 Graph = dict[str, set[str]]
 
@@ -136,7 +148,16 @@ def test_every_file_is_short() -> None:
 def test_the_core_is_small() -> None:
     core = {name for names in LAYERS[:-1] for name in names}
     files = [file for file in python_files(PACKAGE) if package_of(file, PACKAGE) in core]
-    assert sum(count_lines(file) for file in files) < MAX_CORE_LINES
+    assert sum(count_lines(file) for file in files) - feature_lines() <= MAX_CORE_LINES
+
+
+def feature_lines() -> int:
+    """The lines of the features that the CHANGELOG lists with what they add to the core."""
+    changes = (PACKAGE.parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+    table = changes.partition("| feature | lines in the core |\n|---|---:|\n")[2]
+    rows = table.partition("\n\n")[0].splitlines()
+    assert rows, "the table of features is in the CHANGELOG"
+    return sum(int(row.split("|")[-2].replace(",", "")) for row in rows)
 
 
 # The import checks above pass on a clean package; these show that they can fail.

@@ -11,10 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from kutta.config import Config
 from tests.pages import SETUP, SMALL, Reader, blocks, write_downloads
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OTHER_NAMES = {
+    "tsv",
+    "arrow",
+    "en",
+    "de",
+    "log",
+    "safetensors",
+}  # of files: train.tsv is not a setting
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 
 
@@ -90,6 +99,16 @@ def test_the_page_of_translating_runs(reader: Reader) -> None:
     assert "p = " in scores or "p-value" in scores or "p=" in scores
 
 
+@pytest.mark.slow
+def test_the_page_of_documents_runs(reader: Reader) -> None:
+    reader.follow(page("documents.md"))
+    assert reader.output[-1] == "['Dr. Smith came.', 'He left.', 'Yes.']\n"
+    new = (reader.folder / "page.de.html").read_text(encoding="utf-8")
+    assert "<b>" in new
+    assert "<code>fast()</code>" in new
+    assert "fuzzy" in (reader.folder / "messages.de.po").read_text(encoding="utf-8")
+
+
 def test_the_page_of_python_runs(reader: Reader) -> None:
     before = len(reader.output)
     reader.follow(page("python.md"))
@@ -100,6 +119,33 @@ def test_the_page_of_python_runs(reader: Reader) -> None:
     assert "tensor([0.9048, 0.9048, 0.9048])" in text, "exp(-0.1)"
     assert "tensor([0.9050, 0.9050, 0.9050])" in text, "1 - 0.1 + 0.005"
     assert "tensor([0.7360])" in text, "0.9, 1 - 0.18 = 0.82, 0.9 - 0.164 = 0.736"
+
+
+def test_the_examples_of_the_theory_run(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, tmp_path)
+    reader.follow(page("theory.md"))
+    values = {name: float(value) for name, value in map(str.split, reader.output[0].splitlines())}
+    assert values["euler"] == pytest.approx(0.75**4)
+    assert values["rk2"] == pytest.approx((1 - 0.25 + 0.25**2 / 2) ** 4)
+    assert values["rk4"] == pytest.approx(0.3678794, abs=1e-4)
+
+
+def test_the_solver_of_the_tutorial_has_order_two(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, tmp_path)
+    reader.follow(page("add-a-solver.md"))
+    assert float(reader.output[-1]) == pytest.approx(4, abs=0.2)
+
+
+def test_settings_that_are_named_exist() -> None:
+    """`train.lr` in a page is a setting of the config."""
+    fields = Config.model_fields
+    sections = {name: fields[name].annotation for name in ("data", "model", "train", "decode")}
+    for page in PAGES:
+        for section, key in re.findall(
+            r"`(data|model|train|decode)\.(\w+)(?: = [^`]*)?`", page.read_text(encoding="utf-8")
+        ):
+            known = getattr(sections[section], "model_fields", {})
+            assert key in known or key in OTHER_NAMES, f"{page.name}: {section}.{key}"
 
 
 def test_training_on_multi30k_works_as_written(shared_data: Path, tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """Kutta, as its users run it: `kutta prepare`, then `kutta train`."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from environments import run
+from environments import run, source_of
 
 from kutta import __version__
 from kutta.runs.run import METRICS, read_records
@@ -76,14 +77,16 @@ seed = {SEED}
 """
 
 
-def job(place: Place, case: Case) -> Job:
+def job(place: Place, case: Case, source: Path | None = None) -> Job:
+    """A training by this Kutta, or by the code in another source folder."""
+    environment = {"PYTHONPATH": str(source)} if source else {}  # it comes before what is installed
     split = case.split
     ways = (split.pieces, split.processes, split.lanes)
     name = "-".join(map(str, (case.size.name, case.method, *ways)))
     folder, config = place.work / name, place.work / f"{name}.toml"
     config.write_text(config_of(case, place.text, folder), encoding="utf-8")
     kutta = [sys.executable, "-m", "kutta"]
-    run([*kutta, "prepare", str(config)])
+    run([*kutta, "prepare", str(config)], **environment)
 
     def tokens(line: str) -> int | None:
         """The line of an update comes after its record, which has its tokens."""
@@ -93,7 +96,18 @@ def job(place: Place, case: Case) -> Job:
         records = reversed(read_records(folder / METRICS))
         return next(r["tokens"] for r in records if r["step"] == update)
 
-    return Job([*kutta, "train", str(config)], {}, tokens)
+    return Job([*kutta, "train", str(config)], environment, tokens)
+
+
+def earlier(revision: str, folder: Path) -> Toolkit:
+    """Kutta as it was at a revision of this repository, with the packages of this environment."""
+    source = source_of(revision, folder)
+    return replace(
+        TOOLKIT,
+        name=f"Kutta {revision}",
+        install=((f"kutta=={revision}",),),
+        job=lambda place, case: job(place, case, source),
+    )
 
 
 # Both threads in every product, as most peers have it; and side by side.

@@ -1,4 +1,6 @@
-"""The one exception that is meant for the user."""
+"""The exceptions that are meant for the user, and warnings."""
+
+import sys
 
 
 class InputError(Exception):
@@ -8,3 +10,12 @@ class InputError(Exception):
     """
 
     rank: int = 0  # the rank that reports it, where it is not an error of all ranks
+
+
+class Unreadable(InputError):
+    """A file that is there but cannot be read, for lack of permission or by a failing disk."""
+
+
+def show_warning(message: Warning | str, *_: object) -> None:
+    """Print a warning as one sentence on standard error, never among results."""
+    print(f"kutta: {message}", file=sys.stderr)

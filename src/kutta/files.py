@@ -42,18 +42,27 @@ def atomic_path(path: Path) -> Generator[Path]:
         return
     temporary = path.with_name(_temporary_name(path.name))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove(temporary)
-        yield temporary
-        _sync(temporary)
-        _replace(temporary, path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            remove(temporary)
+            yield temporary
+            _sync(temporary)
+            _replace(temporary, path)
+    finally:
+        with suppress(OSError):  # a disk that fails is reported once
+            remove(temporary)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Report an OSError, such as a full disk, in one sentence about `path`."""
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"Cannot write {path}: {error.strerror or error}; the previous contents are unchanged. "
             "Free some disk space or choose another location, then run the same command again."
         ) from error
-    finally:
-        remove(temporary)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -85,6 +94,13 @@ def remove(path: Path) -> None:
     else:
         with suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
+
+
+def discard(path: Path) -> None:
+    """Delete a file or a directory by renaming it first: no part of it is taken for the whole."""
+    if path.is_symlink() or path.exists():
+        with writing(path):
+            remove(path.rename(path.with_name(_temporary_name(path.name))))
 
 
 def lock(handle: int, busy: str) -> None:
@@ -167,7 +183,7 @@ def swap(new: Path, old: Path) -> None:
     Linux exchanges the two in one step. Elsewhere `old` has the name .NAME.PID.old in between.
     """
     if _exchange(new, old):
-        remove(new)
+        discard(new)
         return
     aside = old.with_name(f".{old.name}.{os.getpid()}.old")
     remove(aside)

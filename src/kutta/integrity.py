@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from kutta.errors import InputError
-from kutta.files import atomic_path, is_temporary, remove, write_json
+from kutta.errors import InputError, Unreadable
+from kutta.files import atomic_path, is_temporary, remove, write_json, writing
 
 MANIFEST = "checksums.json"
 BLOCK = 1 << 20  # bytes of a file that share a checksum
@@ -76,7 +76,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
     except OSError as error:
         why = error.strerror or error
-        raise InputError(f"Cannot read {path}: {why}; check its permissions.") from error
+        raise Unreadable(f"Cannot read {path}: {why}; check its permissions.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path} is damaged ({error or type(error).__name__}); copy the folder again, or "
@@ -127,24 +127,27 @@ def damaged(path: Path, remedy: str = "") -> InputError:
 
 
 @contextmanager
-def recorded(path: Path) -> Generator[Path]:
+def recorded(path: Path, create: bool = False) -> Generator[Path]:
     """Like `atomic_path` for a file, whose sums go into the manifest of its folder.
 
-    The manifest first accepts both the new and the previous contents, then the file is replaced,
-    then only the new ones are left. So a file matches whenever this is interrupted.
+    If the folder has no manifest, `create` makes one. The manifest first accepts both the new and
+    the previous contents, then the file is replaced, then only the new ones are left. So a file
+    matches whenever this is interrupted.
     """
     folder, name = path.parent, path.name
     with atomic_path(path) as temporary:
         yield temporary
-        new, before = Sums.of(temporary), read_manifest(folder) or Manifest()
+        known = read_manifest(folder)
+        if known is None and not create:
+            return
+        new, before = Sums.of(temporary), known or Manifest()
         old = before.accepted(name) or ((Sums.of(path),) if path.is_file() else ())
-        accepted = dict(before.replacing) | {name: tuple(one for one in old if one != new)}
-        both = Manifest(dict(before.files) | {name: new}, {n: a for n, a in accepted.items() if a})
-        if both != before:
-            _write(folder, both)
-    if name in both.replacing:
-        left = {other: sums for other, sums in both.replacing.items() if other != name}
-        _write(folder, replace(both, replacing=left))
+        others = {other: sums for other, sums in before.replacing.items() if other != name}
+        after = Manifest(dict(before.files) | {name: new}, others)
+        if previous := tuple(one for one in old if one != new):
+            _write(folder, replace(after, replacing=others | {name: previous}))
+    if previous or after != before:  # a new file is listed only now, because it is here only now
+        _write(folder, after)
 
 
 def drop(folder: Path, names: Iterable[str]) -> None:
@@ -158,8 +161,9 @@ def drop(folder: Path, names: Iterable[str]) -> None:
         kept = {name: sums for name, sums in manifest.files.items() if stays(name)}
         before = {name: sums for name, sums in manifest.replacing.items() if stays(name)}
         _write(folder, Manifest(kept, before))
-    for name in gone:
-        remove(folder / name)
+    with writing(folder):
+        for name in gone:
+            remove(folder / name)
 
 
 class Blocks:
@@ -199,7 +203,7 @@ def _matches(path: Path, accepted: tuple[Sums, ...]) -> bool:
         return False
     except OSError as error:
         why = error.strerror or error
-        raise InputError(f"Cannot read {path}: {why}; check its permissions.") from error
+        raise Unreadable(f"Cannot read {path}: {why}; check its permissions.") from error
 
 
 def _write(folder: Path, manifest: Manifest) -> None:

@@ -16,6 +16,7 @@ from kutta.data.batches import Batch
 from kutta.data.tokenizer import Tokenizers
 from kutta.model.transformer import build_model
 from kutta.model.weights import own_tensors, write_tensors
+from kutta.runs import Run
 
 MakeRun = Callable[..., Path]
 MakeSubject = Callable[..., Subject]
@@ -45,7 +46,7 @@ def make_run(toy_run: Path, tmp_path: Path) -> MakeRun:
         values["data"]["source"] = source
         values["model"] |= {"gamma": "tableau", "encoder_layers": 2, "decoder_layers": 1, **model}
         config = Config.parse(values)
-        (run / "config.json").write_text(config.to_json())
+        Run(run, config).write_config()
         tokenizers = Tokenizers.load(run)
         torch.manual_seed(5)
         built = build_model(

@@ -216,7 +216,7 @@ def test_training_never_writes_into_the_box(
     with pytest.raises(InputError, match="in the box of models shipped with Kutta"):
         train(config, overwrite)
     with pytest.raises(InputError, match="in the box of models shipped with Kutta"):
-        open_run(config, overwrite)
+        open_run(config)
     assert is_in_box(box / name)
 
 

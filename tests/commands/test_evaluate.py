@@ -11,6 +11,7 @@ import pytest
 
 from kutta.commands import evaluate as module
 from kutta.commands import translate as translating
+from kutta.integrity import write_manifest
 from kutta.runs import Run
 from tests.test_cli import is_one_sentence, kutta
 
@@ -36,6 +37,7 @@ def test_a_checkpoint_is_chosen_by_name_step_or_folder(training: Path) -> None:
     state = last.read_state()
     state["progress"]["best_step"] = 4  # as if the first were better
     last.state.write_text(json.dumps(state))
+    write_manifest(last.path)
     for which, step in (("best", 4), ("last", 8), ("4", 4), ("00000008", 8)):
         assert f"|step:{step}|" in signature(training, "--checkpoint", which)
         chosen = kutta("translate", training, "--checkpoint", which, stdin=b"ba be bi\n")
@@ -64,6 +66,7 @@ def test_a_checkpoint_that_is_not_there_is_answered_by_one_sentence(training: Pa
         state = one.read_state()
         state["progress"]["best_step"] = 0
         one.state.write_text(json.dumps(state))
+        write_manifest(one.path)
     is_one_sentence(kutta("evaluate", training, "--checkpoint", "best"), "validated", "last")
 
 
@@ -91,13 +94,14 @@ def test_a_checkpoint_pruned_while_it_is_read_is_no_crash(
 ) -> None:
     from kutta.runs import run as runs
 
-    build = runs.Run.build_model
+    read_shapes = runs.read_shapes
 
-    def prune_and_build(run: Run) -> Any:  # after the shapes were read, before the weights
+    def read_and_prune(file: Path) -> Any:  # after the shapes were read, before the weights
+        shapes = read_shapes(file)
         shutil.rmtree(training / "checkpoints" / "step-00000004")
-        return build(run)
+        return shapes
 
-    monkeypatch.setattr(runs.Run, "build_model", prune_and_build)
+    monkeypatch.setattr(runs, "read_shapes", read_and_prune)
     answer = kutta("translate", training, "--checkpoint", 4, stdin=b"ba\n")
     is_one_sentence(answer, "step-00000004", "choose another")
 

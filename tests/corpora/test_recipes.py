@@ -21,8 +21,9 @@ from kutta.corpora.assemble import is_made, make_corpus, summary
 from kutta.corpora.download import Patience
 from kutta.corpora.recipes import RECIPES, Recipe, Table, find_recipe
 from kutta.corpora.sources import SOURCES
-from kutta.data.corpus import read_lines, read_pairs
+from kutta.data.corpus import read_lines
 from kutta.errors import InputError
+from tests.texts import read_pairs
 
 QUICK = Patience(attempts=2, wait=0, silence=5)
 

@@ -9,8 +9,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kutta.data.corpus import MissingText, count_pairs, locate, read_lines, read_pairs
+from kutta.data.corpus import MissingText, locate, read_lines
 from kutta.errors import InputError
+from tests.texts import count_pairs, read_pairs
 
 PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
 # Everything a line may hold: all but the newline, the NUL byte and lone surrogates.

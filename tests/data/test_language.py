@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from kutta.data.corpus import read_lines, read_pairs
+from kutta.data.corpus import read_lines
 from kutta.data.language import FUNCTION_WORDS, doubt, main_language
 from kutta.demo.grammar.corpus import generate
+from tests.texts import read_pairs
 
 # Everyday sentences, several of each language.
 TEXT = {

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from kutta.data import batches as module
 from kutta.data.batches import BatchStream, few_lengths, longest_first, plan_epoch
-from kutta.data.corpus import read_pairs
 from kutta.errors import InputError
+from tests.texts import read_pairs
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=80)
 SEEDS = st.integers(0, 2**40)

@@ -217,7 +217,7 @@ def test_settings_reach_the_model() -> None:
     )
     for stack, method, cross in ((model.encoder, "rk4", False), (model.decoder, "midpoint", True)):
         shape, has = stack.shape, stack.shape.settings
-        assert (has.d_model, has.ffn, shape.heads, shape.clip) == (8, 16, 2, 3)
+        assert (has.d_model, has.ffn, has.heads, has.relative_positions) == (8, 16, 2, 3)
         assert (has.dropout, has.attention_dropout, has.relu_dropout) == (0.2, 0.3, 0.4)
         assert (shape.method, has.field, shape.cross) == (method, "san/ffn", cross)
     assert model.encoder.shape.gamma == "learned"

@@ -83,9 +83,9 @@ class Reference:
         shape = model.encoder.shape
         self.layers, self.heads, self.d, self.clip = (
             shape.layers,
-            shape.heads,
+            shape.settings.heads,
             shape.settings.d_model,
-            shape.clip,
+            shape.settings.relative_positions,
         )
 
     def linear(self, name: str, x: Tensor) -> Tensor:

@@ -1,54 +1,27 @@
 """A toy experiment, plans of it, results to put into it, and the command line in this process."""
 
-import contextlib
-import io
 import shutil
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
-from kutta.cli import main
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan, make_plan, write_plan
 from kutta.reproduce.results import Results, write_results
+from tests.conftest import toy_toml
+from tests.test_cli import Answer
+from tests.test_cli import kutta as run_kutta
 
-PRESET = """
-run = "runs/toy"
-
-[data]
-dir = "data/toy"
-source = "xx"
-target = "yy"
-test = ["test"]
-vocab_size = 300
-
-[model]
-d_model = 16
-ffn = 32
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-
-[train]
-max_steps = 4
-batch_tokens = 300
-warmup = 2
-save_every = 2
-log_every = 1
-tensorboard = false
-valid_bleu = false
-threads = 1
-
-[decode]
-beam = 2
-average = 2
-max_length = 12
-"""
+PRESET = toy_toml(
+    run="runs/toy",
+    data={"dir": "data/toy"},
+    model={"gamma": "tableau"},
+    train={"max_steps": 4, "save_every": 2, "warmup": 2, "log_every": 1, "valid_bleu": False},
+    decode={"max_length": 12},
+)
 
 TOY = """
 title = "Toy table"
@@ -86,15 +59,6 @@ published = { one = 12.5 }
 """
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
 Kutta = Callable[..., Answer]
 PlanOf = Callable[..., Plan]
 
@@ -112,22 +76,7 @@ def folder(tmp_path: Path, toy_run: Path) -> Path:
 def kutta(folder: Path) -> Kutta:
     """Run the command line in this process, in `folder`, as `python -m kutta` would."""
 
-    def run(*words: object) -> Answer:
-        out, err = io.StringIO(), io.StringIO()
-        code = 0
-        with (
-            patch.object(sys, "argv", ["kutta", *map(str, words)]),
-            contextlib.chdir(folder),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            try:
-                main()
-            except SystemExit as stop:
-                code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        return Answer(code, out.getvalue(), err.getvalue())
-
-    return run
+    return partial(run_kutta, cwd=folder)
 
 
 @pytest.fixture

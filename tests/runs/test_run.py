@@ -77,7 +77,7 @@ def test_names_of_test_sets_never_leave_the_folder(tmp_path: Path) -> None:
     for language in ("xx", "yy"):
         (tmp_path / "text" / f"outside.{language}").write_text("ba be\n")
     run = open_run(config)
-    run.texts.keep()
+    run.texts.keep(run.text)
     kept = sorted(path.name for path in (run.path / "text" / "test").iterdir())
     assert kept == [
         "..%2Ftext%2Foutside.source",
@@ -94,6 +94,7 @@ def test_a_run_of_an_earlier_version_reads_its_text_where_it_was(tmp_path: Path)
     train(config, console=QUIET)
     run = Run.load(config.run)
     shutil.rmtree(run.path / "text")
+    (run.path / "checksums.json").unlink()
     kept = json.loads((run.path / "config.json").read_text())
     del kept["model"]["tie_embeddings"], kept["train"]["final_model"]
     kept["train"]["pieces"] = 0
@@ -113,7 +114,7 @@ def test_a_checkpoint_is_loaded_as_its_run_with_its_weights(toy_run: Path) -> No
     assert at_first.weights == first.weights
     assert f"|step:{first.step}" in at_first.signature
     assert f"|{read_origin(run.final_weights)}" in run.signature
-    assert at_first.hypotheses == run.path / "hypotheses" / first.path.name
+    assert at_first.outputs("hypotheses") == run.path / "hypotheses" / first.path.name
 
 
 def test_what_is_no_run_is_told(tmp_path: Path) -> None:

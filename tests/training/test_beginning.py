@@ -126,6 +126,7 @@ def test_a_text_prepared_with_another_vocabulary_is_not_grown_on(
     prepare_run(open_run(deep))
     vocabulary = Path(deep.run) / "vocab.txt"
     vocabulary.write_text(vocabulary.read_text().replace("cato", "gato"))
+    (Path(deep.run) / "checksums.json").unlink()
     with pytest.raises(InputError, match="another vocabulary"):
         train(deep, console=silent)
 

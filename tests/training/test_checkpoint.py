@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import subprocess
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -114,6 +115,7 @@ def test_a_resumed_training_is_identical_to_an_uninterrupted_one(
 
 def test_a_resumed_training_remembers_bad_steps(configure: Configure, assemble: Assemble) -> None:
     bench = assemble(configure())
+    steps(bench, 3)
     bench.trainer.bad_steps = 3
     save(bench)
     fresh = assemble(configure())
@@ -149,7 +151,7 @@ def test_a_checkpoint_holds_no_code_and_no_path(configure: Configure, assemble: 
     bench = assemble(configure())
     steps(bench, 1)
     path = save(bench)
-    assert {file.name for file in path.iterdir()} == set(FILES)
+    assert {file.name for file in path.iterdir()} == {*FILES, "checksums.json"}
     for data in contents(path).values():
         assert str(bench.run.parent).encode() not in data
         assert not data.startswith((b"\x80", b"PK")), "a pickle"
@@ -259,11 +261,19 @@ def nonsense(path: Path) -> None:
     path.write_bytes(b"[1, 2]")
 
 
-@pytest.mark.parametrize("damage", [cut, empty, nonsense, Path.unlink])
-@pytest.mark.parametrize("file", FILES)
-def test_a_damaged_checkpoint_is_named_with_a_way_out(
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut, empty, nonsense, flip, Path.unlink])
+@pytest.mark.parametrize("file", [*FILES, "checksums.json"])
+def test_training_falls_back_from_a_damaged_checkpoint(
     configure: Configure, assemble: Assemble, file: str, damage: Callable[[Path], None]
 ) -> None:
+    if file == "checksums.json" and damage is Path.unlink:
+        pytest.skip("a checkpoint without checksums is one of an earlier version")
     bench = assemble(configure())
     for _ in range(2):
         steps(bench, 2)
@@ -271,33 +281,121 @@ def test_a_damaged_checkpoint_is_named_with_a_way_out(
     newest = list_checkpoints(bench.run)[-1].path
     damage(newest / file)
     fresh = assemble(configure())
-    with pytest.raises(InputError) as caught:
+    with pytest.warns(UserWarning, match=r"is damaged") as caught:
         resume(fresh.run, fresh.trainer)
-    sentence = str(caught.value)
-    assert f"The checkpoint {newest} is damaged" in sentence
-    assert "remove that folder and run the same command to resume from step-00000002" in sentence
-    for path in newest.iterdir():
-        path.unlink()
-    newest.rmdir()
-    assert resume(fresh.run, fresh.trainer) is not None
+    (told,) = [str(one.message) for one in caught]
+    assert told.startswith(f"The checkpoint {newest} is damaged (")
+    assert "so training resumes from step 2 and computes 2 steps again" in told
+    assert "step-00000004.damaged" in told
+    assert "\n" not in told
+    assert fresh.trainer.step == 2
+    assert not newest.exists()
+    assert newest.with_name("step-00000004.damaged").is_dir(), "it is not deleted"
+    steps(fresh, 2)
+    assert_identical(everything(fresh), everything(bench))
+    save(fresh)
+    assert names(list_checkpoints(bench.run)) == [2, 4]
+
+
+def without_checksums(checkpoint: Path) -> Path:
+    """As an earlier version has saved it, or edited by hand."""
+    (checkpoint / "checksums.json").unlink()
+    return checkpoint
+
+
+@pytest.mark.filterwarnings("ignore:.*without checksums")
+def test_a_state_that_contradicts_itself_is_damage(
+    configure: Configure, assemble: Assemble
+) -> None:
+    """Without checksums too: nothing but the state itself shows it."""
+    bench = assemble(configure())
+    for _ in range(2):
+        steps(bench, 2)
+        path = without_checksums(save(bench, Progress(1.5, 2, 1)))
+    state = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps(state | {"position": 5}))
+    fresh = assemble(configure())
+    with pytest.warns(UserWarning, match=r"its position is 5, not 4 x 1 micro-batches"):
+        assert resume(fresh.run, fresh.trainer) == Progress(1.5, 2, 1)
     assert fresh.trainer.step == 2
 
 
-def test_the_only_checkpoint_damaged_means_from_the_beginning(
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value", "ignore:.*without")
+def test_impossible_numbers_are_damage(configure: Configure, assemble: Assemble) -> None:
+    bench = assemble(configure())
+    for _ in range(2):
+        steps(bench, 2)
+        path = without_checksums(save(bench))
+    one = np.float32(1)
+    for file, change, why in (
+        ("model.safetensors", lambda t: t * np.float32(np.nan), "infinite or not a number"),
+        ("model.safetensors", lambda t: t / np.float32(0), "infinite or not a number"),
+        ("model.safetensors", lambda t: t.astype(np.float16), "does not fit the model"),
+        ("model.safetensors", lambda t: t.astype(np.int64), "does not fit the model"),
+        ("optimizer.safetensors", lambda t: t - one, "negative values"),
+        ("optimizer.safetensors", lambda t: t + 99 * one, "more steps"),
+    ):
+        before = (path / file).read_bytes()
+        tensors = load_file(path / file)
+        save_file({name: np.asarray(change(t)) for name, t in tensors.items()}, path / file)
+        fresh = assemble(configure())
+        with pytest.warns(UserWarning, match=why):
+            resume(fresh.run, fresh.trainer)
+        assert fresh.trainer.step == 2
+        path.with_name(f"{path.name}.damaged").rename(path)
+        (path / file).write_bytes(before)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed_from(
     configure: Configure, assemble: Assemble
 ) -> None:
     bench = assemble(configure())
-    steps(bench, 1)
-    empty(save(bench) / "state.json")
-    with pytest.raises(InputError, match="to resume from the start"):
+    steps(bench, 2)
+    path = without_checksums(save(bench))
+    state = json.loads((path / "state.json").read_text())
+    del state["pieces"], state["scale"], state["scheduled"], state["progress"]["window"]
+    (path / "state.json").write_text(json.dumps(state))
+    fresh = assemble(configure())
+    with pytest.warns(UserWarning, match="saved by a version without checksums") as caught:
+        assert resume(fresh.run, fresh.trainer) == Progress()
+    assert len(caught) == 1
+    steps(fresh, 1)
+    save(fresh)
+    with warnings.catch_warnings(action="error"):  # the next one has them
+        assert resume(fresh.run, assemble(configure()).trainer) == Progress()
+
+
+def test_if_no_checkpoint_is_intact_nothing_is_touched(
+    configure: Configure, assemble: Assemble
+) -> None:
+    bench = assemble(configure())
+    for _ in range(2):
+        steps(bench, 1)
+        empty(save(bench) / "state.json")
+    with pytest.raises(InputError, match=r"step-00000002 is damaged .* no intact one to resume"):
         resume(bench.run, bench.trainer)
+    assert names(list_checkpoints(bench.run)) == [1, 2]
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_checkpoint_that_cannot_be_read_is_not_damaged(
+    configure: Configure, assemble: Assemble
+) -> None:
+    bench = assemble(configure())
+    for _ in range(2):
+        steps(bench, 1)
+        path = save(bench)
+    (path / "model.safetensors").chmod(0)
+    with pytest.raises(InputError, match="check its permissions"):
+        resume(bench.run, bench.trainer)
+    assert names(list_checkpoints(bench.run)) == [1, 2]
 
 
 def test_moments_of_another_model_are_refused(configure: Configure, assemble: Assemble) -> None:
     """Weights alone would load, and the training would silently be another one."""
     bench = assemble(configure())
     steps(bench, 1)
-    path = save(bench) / "optimizer.safetensors"
+    path = without_checksums(save(bench)) / "optimizer.safetensors"
     tensors = load_file(path)
     for change in (
         {f"{name}.more": tensor for name, tensor in tensors.items()},
@@ -378,7 +476,7 @@ def test_a_crash_while_removing_leaves_no_half_checkpoint(
         (path / "state.json").unlink()
         raise Killed
 
-    monkeypatch.setattr("kutta.runs.checkpoints.remove", stop_half_way)
+    monkeypatch.setattr("kutta.files.remove", stop_half_way)
     with pytest.raises(Killed):
         prune(bench.run, 2, 0)
     assert names(list_checkpoints(bench.run)) == [2, 3]

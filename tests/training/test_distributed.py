@@ -62,7 +62,7 @@ def perform(job: Job, group: ProcessGroup) -> dict[str, Any]:
     if job.begin and group.is_main:
         begin = Path(job.begin)
         shutil.copytree(begin, run / "checkpoints" / begin.name)
-    group.barrier()
+    group.sum(0.0)  # wait for all ranks
     tokenizers = Tokenizers.load(run)
     store = Store.open(run / "store" / "train.arrow")
     stream = BatchStream(store, config.train.micro_tokens, config.train.seed)
@@ -442,13 +442,12 @@ def test_damaged_shards_are_named_with_a_way_out(
     newest = list_checkpoints(fresh.run)[-1].path
     (path,) = (newest / "shards").glob(file)
     damage(path)
-    with pytest.raises(InputError) as caught:
-        resume(fresh.run, fresh.trainer)
-    assert f"The checkpoint {newest} is damaged" in str(caught.value)
-    assert "to resume from step-00000005" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    shutil.rmtree(newest)
-    assert resume(fresh.run, fresh.trainer) is not None
+    with pytest.warns(UserWarning, match="is damaged") as caught:
+        assert resume(fresh.run, fresh.trainer) is not None
+    (told,) = [str(one.message) for one in caught]
+    assert f"The checkpoint {newest} is damaged" in told
+    assert "so training resumes from step 5" in told
+    assert "\n" not in told
     assert fresh.trainer.step == 5
 
 

@@ -109,7 +109,7 @@ def test_settings_that_do_not_change_the_model_are_saved_and_nothing_else(
     assert "already finished" in told(config)[1]
     after = everything(config.run)
     changed = {Path(path).name for path in after if after[path] != before[path]}
-    assert changed == {"config.json", "run"}
+    assert changed == {"config.json", "checksums.json", "run"}
     assert Run.load(config.run).config.decode.beam == 7
 
 

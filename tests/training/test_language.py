@@ -119,6 +119,7 @@ def test_weights_of_a_version_without_a_choice_are_loaded_as_tied(
     ):
         del values[section][key]
     (run / "config.json").write_text(json.dumps(values))
+    (run / "checksums.json").unlink()
     (again,) = evaluate_run(run, [], None, "cpu")[0].scores
     assert again.value == score.value
     assert train(configure(*LANGUAGE, TIED, "train.max_steps=4"), console=silent).step == 4

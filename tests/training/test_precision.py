@@ -17,7 +17,7 @@ from kutta.config import Config, TrainConfig
 from kutta.data.batches import Batch
 from kutta.training.checkpoint import Progress, resume, save_checkpoint
 from kutta.training.loop import Step, fit
-from kutta.training.precision import LossScale, autocast, set_matrix_products
+from kutta.training.precision import LossScale, autocast
 
 Configure = Callable[..., Config]
 Assemble = Callable[[Config], Any]
@@ -186,11 +186,14 @@ def test_matrix_products_are_in_the_precision_asked_for(precision: str) -> None:
 def test_tf32_is_switched_on_for_its_training_and_off_for_the_next(
     configure: Configure, assemble: Assemble
 ) -> None:
-    for precision, wanted in (("tf32", "high"), ("fp32", "highest"), ("tf32", "high")):
+    for precision, wanted in (
+        ("tf32", "high"),
+        ("fp32", "highest"),
+        ("tf32", "high"),
+        ("bf16", "highest"),
+    ):
         assemble(configure(f"train.precision={precision}"))
         assert torch.get_float32_matmul_precision() == wanted
-    set_matrix_products(settings("bf16"))
-    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_tf32_changes_nothing_on_a_cpu(configure: Configure, assemble: Assemble) -> None:

@@ -16,7 +16,7 @@ from kutta.metrics import Score
 from kutta.runs import Run
 from kutta.runs.run import read_records
 from kutta.training.loop import Step
-from kutta.training.report import Reporter, last_validation, validation_at
+from kutta.training.report import Reporter, recorded_validation
 from kutta.training.validate import Validation, improves
 
 SCORE = Score("BLEU", 12.5, "", "tok:none|version:x")
@@ -187,13 +187,13 @@ def test_a_validation_is_recorded_with_the_signature_of_its_score(tmp_path: Path
 
 
 def test_the_last_validation_comes_back(tmp_path: Path) -> None:
-    assert last_validation(run_at(tmp_path)) is None
+    assert recorded_validation(run_at(tmp_path)) is None
     report, _ = reporter(tmp_path)
     with report:
         report.validation(1, Validation(9.0, 9.0, 1), new_best=True)
         report.validation(2, Validation(2.5, 2.0, 90, SCORE), new_best=True)
         report.step(step(3))
-    assert last_validation(run_at(tmp_path)) == Validation(2.5, 2.0, 90, SCORE)
+    assert recorded_validation(run_at(tmp_path)) == Validation(2.5, 2.0, 90, SCORE)
 
 
 def test_resuming_forgets_what_will_be_done_again(tmp_path: Path) -> None:
@@ -360,9 +360,9 @@ def test_the_validation_of_a_step_is_found_by_its_number(tmp_path: Path) -> None
         report.step(step(4))
         report.validation(4, Validation(9.0, 8.0, 1), new_best=True)
         report.validation(6, Validation(2.5, 2.0, 90, SCORE), new_best=False)
-    assert validation_at(run_at(tmp_path), 4) == Validation(9.0, 8.0, 1)
-    assert validation_at(run_at(tmp_path), 6) == Validation(2.5, 2.0, 90, SCORE)
-    assert validation_at(run_at(tmp_path), 5) is None
+    assert recorded_validation(run_at(tmp_path), 4) == Validation(9.0, 8.0, 1)
+    assert recorded_validation(run_at(tmp_path), 6) == Validation(2.5, 2.0, 90, SCORE)
+    assert recorded_validation(run_at(tmp_path), 5) is None
 
 
 # ---- which validation is the best -----------------------------------------------------------

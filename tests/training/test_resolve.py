@@ -59,6 +59,8 @@ def test_a_run_of_a_version_without_pieces_resumes_without_them(
     config = configure("train.max_steps=4")
     train(config, console=silent)
     state = list_checkpoints(Path(config.run))[-1].state
+    for folder in (Path(config.run), state.parent):
+        (folder / "checksums.json").unlink()
     values = json.loads(state.read_text())
     assert values.pop("pieces") == 1
     state.write_text(json.dumps(values))
@@ -185,3 +187,14 @@ def test_a_run_keeps_its_precision_where_another_device_would_have_another(
     assert Config.load(tmp_path / "parts" / "config.json").train.precision == "bf16"
     go("full", 8, MIXED)
     assert final(tmp_path / "full") != final(tmp_path / "whole")
+
+
+def test_another_config_is_told_as_such_and_not_by_pieces_that_nobody_set(
+    configure: Configure, silent: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pieces of the run would not fit the smaller batches of the other config."""
+    monkeypatch.setattr(division_module, "_per_batch", lambda *_: 4)
+    train(configure("train.batch_tokens=320", "data.max_length=70"), console=silent)
+    other = configure("train.batch_tokens=160", "data.max_length=70")
+    with pytest.raises(InputError, match=r"run of another config \(train\.batch_tokens = 320"):
+        train(other, console=silent)

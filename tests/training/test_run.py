@@ -36,6 +36,7 @@ from kutta.training.report import Reporter
 from kutta.training.run import Outcome, dry_run_summary, train
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation
+from kutta.training.window import Window
 from kutta.translate import Translator
 
 Configure = Callable[..., Config]
@@ -103,7 +104,7 @@ def test_a_run_from_text_to_translation(configure: Configure, silently: Train) -
     there = {path.name for path in run.iterdir()}
     assert there == {
         *("config.json", "vocab.txt", "store", "checkpoints", "metrics.jsonl", "train.log"),
-        *("model.safetensors", "README.md", "tensorboard", "text"),
+        *("model.safetensors", "README.md", "tensorboard", "text", "checksums.json"),
     }
     assert saved(config) == [4, 8]
     assert recorded(config, "train") == list(range(1, 9))
@@ -132,8 +133,8 @@ def test_a_validation_has_loss_perplexity_and_bleu_with_its_signature(
     tokens = sum(len(line.split()) + 1 for line in target.read_text().splitlines())
     assert record["tokens"] == tokens
     card = (Path(config.run) / "README.md").read_text()
-    assert record["signature"] in card
-    assert "kutta translate run" in card
+    assert record["signature"].replace("|", "\\|") in card, "one cell of the table"
+    assert "kutta translate ." in card
 
 
 def test_the_final_model_is_the_average_of_the_last(
@@ -437,11 +438,14 @@ class Killed(BaseException):
     [
         "config.json",
         "vocab.txt",
-        "store/valid.arrow",
-        "store/report.json",
+        r"\.kutta-.*/store/valid.arrow",
+        r"\.kutta-.*/store/report.json",
+        ".prepared",
+        "store/train.arrow",
         "checkpoints/step-00000002",
-        r"checkpoints/\.step-00000004\..*/optimizer.safetensors",
-        r"checkpoints/\.step-00000005\..*/state.json",
+        r"checkpoints/\.kutta-.*step-00000004.*/optimizer.safetensors",
+        r"checkpoints/\.kutta-.*step-00000005.*/state.json",
+        "checksums.json",
         "model.safetensors",
         "README.md",
     ],
@@ -469,7 +473,7 @@ def test_a_run_killed_at_any_write_resumes_exactly(
         patch.setattr(files, "remove", lambda path: dead or files_remove(path))
         with pytest.raises(Killed):
             silently(config)
-    assert list(Path(config.run).rglob(".*.tmp"))
+    assert list(Path(config.run).rglob(".*.tmp")) or moment == "store/train.arrow"
     assert silently(config).ended == "finished"
     assert model_of(config) == reference_model(settings, configure, silently, tmp_path_factory)
     assert recorded(config, "train") == [2, 4]
@@ -701,6 +705,7 @@ def test_patience_ends_a_run_and_it_stays_ended(
         "best_step": 4,
         "since_best": 2,
         "by": "loss",
+        "window": Window().to_dict(),
     }
     assert (Path(config.run) / "model.safetensors").is_file()
     again = silently(config)
@@ -709,6 +714,27 @@ def test_patience_ends_a_run_and_it_stays_ended(
     outcome = silently(more)
     assert (outcome.ended, outcome.step) == ("finished", 10)
     assert state_of(more)["progress"]["best"] == 1.0
+
+
+def test_the_records_of_a_resumed_run_are_those_of_an_uninterrupted_one(
+    configure: Configure, silently: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Interrupted in the middle of the window that a record summarises."""
+    settings = ("train.max_steps=12", "train.log_every=5", "train.save_every=4")
+    straight, config = configure(*settings, f"run={tmp_path / 'straight'}"), configure(*settings)
+    silently(straight)
+    for step in (3, 6, 9):
+        with monkeypatch.context() as patch:
+            at_step(patch, step, ask_to_stop)
+            assert silently(config).ended == "interrupted"
+    silently(config)
+
+    def records(of: Config) -> list[dict[str, Any]]:
+        kept = Run.load(of.run).records()
+        return [{k: v for k, v in one.items() if k != "tokens_per_second"} for one in kept]
+
+    assert records(config) == records(straight)
+    assert state_of(config) == state_of(straight)
 
 
 def test_patience_counts_across_interruptions(
@@ -818,10 +844,8 @@ def test_a_truncated_checkpoint_is_reported_and_the_one_before_is_used(
     newest = list_checkpoints(Path(config.run))[-1].path
     damaged = newest / "optimizer.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    with pytest.raises(InputError, match=rf"{newest} is damaged .*resume from step-00000004"):
-        silently(config)
-    shutil.rmtree(newest)
-    assert silently(config).ended == "finished"
+    with pytest.warns(UserWarning, match=rf"{newest} is damaged .*resumes from step 4 "):
+        assert silently(config).ended == "finished"
     assert model_of(config) == model_of(straight)
     assert recorded(config, "train") == list(range(1, 13))
 

@@ -12,10 +12,10 @@ from sacremoses import MosesDetokenizer, MosesTokenizer
 
 from kutta.config import Config, DataConfig
 from kutta.errors import InputError
+from kutta.metrics.texts import reference_texts, score_texts, valid_score
 from kutta.runs import Run
 from kutta.runs.texts import Texts
-from kutta.translate import evaluate as module
-from kutta.translate.evaluate import evaluate, score_texts, valid_score
+from kutta.translate.evaluate import Evaluation, eval_sets, evaluate_set
 from kutta.translate.translator import Translator
 from tests.test_cli import is_one_sentence, kutta
 
@@ -31,6 +31,11 @@ HYPOTHESES = ["ein nord-süd-gefälle , sagt sie .", "der hund rennt über die s
 
 def data(**settings: Any) -> DataConfig:
     return DataConfig.model_validate({"dir": "d", "source": "en", "target": "de"} | settings)
+
+
+def evaluate(run: Run, translator: Translator, *of: Any, **search: Any) -> list[Evaluation]:
+    """The evaluations of the test sets `of`, by default those of the config."""
+    return [evaluate_set(run, translator, one, **search) for one in eval_sets(run, *of)]
 
 
 def multi_bleu(hypotheses: list[str], references: list[str]) -> float:
@@ -113,7 +118,7 @@ def test_no_other_language_is_split() -> None:
 
 def test_split_text_is_joined_and_marked_as_tokenised() -> None:
     settings = data(tokenizer="split")
-    references = module.reference_texts(SPLIT, settings)
+    references = reference_texts(SPLIT, settings)
     assert references == JOINED
     bleu, sacre, chrf = score_texts(HYPOTHESES, references, settings)
     assert bleu.value == pytest.approx(multi_bleu(HYPOTHESES, JOINED))
@@ -250,7 +255,7 @@ def test_a_raw_reference_of_another_length_is_found_before_translating(split_run
 
 def test_an_evaluation_without_translations_says_so() -> None:
     """As that of a language model is."""
-    assert module.Evaluation("test", 3, [], None, "signed").to_dict()["hypotheses"] is None
+    assert Evaluation("test", 3, [], None, "signed").to_dict()["hypotheses"] is None
 
 
 def test_other_test_sets_and_another_folder_may_be_named(

@@ -19,7 +19,10 @@ from kutta.errors import InputError
 from kutta.model import TranslationModel
 from kutta.model.transformer import build_model
 from kutta.model.weights import own_tensors, read_tensors, write_tensors
-from kutta.translate import Ensemble, Sampling, SingleModel, Translator, beam_search, choose_device
+from kutta.runs import choose_device
+from kutta.translate import Sampling, Translator, beam_search
+from kutta.translate.pytorch import SingleModel
+from kutta.translate.scorer import Ensemble
 from kutta.translate.translator import LONGEST_SOURCE
 
 WORDS = [f"w{i}" for i in range(12)]

@@ -14,11 +14,11 @@ from kutta.analysis.variants import check_method, with_method
 from kutta.data.batches import Batch
 from kutta.data.tokenizer import PAD
 from kutta.errors import InputError
+from kutta.metrics.texts import valid_score
 from kutta.model import Stack, TextModel, TranslationModel
 from kutta.model.arithmetic import cost_of
 from kutta.ode.methods import METHODS as ALL_METHODS
 from kutta.training.objective import token_loss
-from kutta.translate.evaluate import valid_score
 from kutta.translate.pytorch import scorer_of
 from kutta.translate.search import beam_search
 

@@ -12,9 +12,10 @@ from kutta.config import Config
 from kutta.data.batches import Batch, batches_in_order, collate
 from kutta.data.tokenizer import Ids, Pair, Tokenizers
 from kutta.errors import InputError
+from kutta.metrics.texts import reference_texts
 from kutta.model import TextModel
 from kutta.runs import Run, choose_device
-from kutta.translate.evaluate import reference_texts, texts_of
+from kutta.translate.evaluate import texts_of
 
 # Shows the progress of a measurement: takes the items and a title, and yields the same items.
 Track = Callable[[Sequence[Batch], str], Iterable[Batch]]

@@ -10,10 +10,10 @@ import difflib
 import os
 from pathlib import Path
 
+from kutta.config import CONFIG
 from kutta.errors import InputError
 
 BOX = Path(__file__).parent
-CONFIG = "config.json"  # the settings of a run; every run has them
 CARD = "card.json"  # the facts of the model card, for programs; every model has one
 
 

@@ -7,10 +7,9 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
 from kutta.cli.app import app
-from kutta.errors import InputError
+from kutta.errors import InputError, show_warning
 
 # Each module adds its commands to the app, in the order in which `kutta --help` lists them.
 from kutta.cli import run  # isort: skip
@@ -42,7 +41,7 @@ __all__ = [
 
 def main() -> None:
     """Run the command line; an expected failure is one sentence and an exit code."""
-    warnings.showwarning = _show_warning
+    warnings.showwarning = show_warning
     try:
         app()
     except InputError as error:
@@ -68,10 +67,6 @@ def _with_corpus(error: InputError) -> str:
         return str(error)
     place = "" if root == Path("data") else f" --dir {root}"
     return f"{str(error).removesuffix('.')}; `kutta data get {name}{place}` downloads it."
-
-
-def _show_warning(message: Warning | str, *_: Any) -> None:
-    print(f"kutta: {message}", file=sys.stderr)
 
 
 def _fail(sentence: str, code: int, rank: int = 0) -> None:

@@ -12,8 +12,11 @@ from typer.core import TyperCommand
 
 from kutta import __version__
 from kutta.cli.complete import checkpoints, configs, runs
+from kutta.cli.options import meant_instead
+from kutta.cli.shell import InstallCompletion, ShowCompletion
 from kutta.config import DecodeConfig, SearchOptions
 from kutta.config.signature import spelled_out
+from kutta.errors import InputError
 
 
 class Command(TyperCommand):
@@ -21,6 +24,16 @@ class Command(TyperCommand):
 
     Typer writes `{RUN}` and `RUN <path>` for an argument with the metavar RUN.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = [*args]  # typer empties the list
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException:
+            known = {option for one in self.get_params(ctx) for option in one.opts}
+            if sentence := meant_instead(words, known):
+                raise InputError(sentence) from None
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         pieces = super().collect_usage_pieces(ctx)
@@ -64,6 +77,7 @@ app = App(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    add_completion=False,  # shell.py has these options
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -104,7 +118,10 @@ Settings = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Remove existing results and start over.")
+    bool,
+    typer.Option(
+        "--overwrite", help="Start over; new results replace existing ones when complete."
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check the settings and print what would be done.")
@@ -145,6 +162,8 @@ search_options = spelled_out(
 @app.callback(invoke_without_command=True)
 def kutta(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    install_completion: InstallCompletion = False,
+    show_completion: ShowCompletion = False,
 ) -> None:
     """Translate with Transformers whose blocks are steps of an ODE solver."""
     if version:

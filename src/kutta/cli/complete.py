@@ -13,12 +13,17 @@ from kutta.config.load import presets
 
 def configs(incomplete: str) -> list[str]:
     """The presets, and the .toml files and folders at this place."""
-    return _matching(incomplete, [*presets(), *_paths(incomplete, ".toml")])
+    return _names_and_paths(incomplete, [*presets()], ".toml")
 
 
 def runs(incomplete: str) -> list[str]:
     """The models in the box, and the folders at this place."""
-    return _matching(incomplete, [*models(), *_paths(incomplete)])
+    return _names_and_paths(incomplete, [*models()])
+
+
+def configs_and_runs(incomplete: str) -> list[str]:
+    """The presets and the models in the box, and the .toml files and folders at this place."""
+    return _names_and_paths(incomplete, [*presets(), *models()], ".toml")
 
 
 def checkpoints(incomplete: str) -> list[str]:
@@ -31,6 +36,23 @@ def metrics(incomplete: str) -> list[str]:
     from kutta.metrics import METRICS  # imports sacrebleu
 
     return _matching(incomplete, list(METRICS))
+
+
+def corpora(incomplete: str) -> list[str]:
+    """The corpora of `kutta data get`."""
+    from kutta.corpora.recipes import RECIPES
+
+    return _matching(incomplete, list(RECIPES))
+
+
+def _names_and_paths(incomplete: str, names: list[str], suffix: str | None = None) -> list[str]:
+    """Names with the paths at this place; nothing if only paths are left.
+
+    Shells complete paths themselves, and better: bash and zsh put a space after each suggestion of
+    a program, also after a folder that the user wants to look into.
+    """
+    known = _matching(incomplete, names)
+    return known and known + _matching(incomplete, [*_paths(incomplete, suffix)])
 
 
 def _matching(incomplete: str, names: list[str]) -> list[str]:

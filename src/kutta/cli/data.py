@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from kutta.cli.app import App, AsJson, Overwrite, app, print_json
+from kutta.cli.complete import corpora
 
 data_app = App(
     no_args_is_help=True,
@@ -64,6 +65,7 @@ def get_corpus(
             metavar="NAME",
             help="Give the name of a corpus; `kutta data list` lists them.",
             show_default=False,
+            autocompletion=corpora,
         ),
     ],
     root: Root = Path("data"),

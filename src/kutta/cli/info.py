@@ -7,6 +7,7 @@ import typer
 
 from kutta.box import models
 from kutta.cli.app import AsJson, Settings, app, print_json
+from kutta.cli.complete import configs_and_runs
 from kutta.config.load import find_config
 from kutta.errors import InputError
 
@@ -18,6 +19,7 @@ def info(
         typer.Argument(
             metavar="CONFIG|RUN",
             help="Give a config file, a preset, a run directory, or a model in the box.",
+            autocompletion=configs_and_runs,
         ),
     ] = None,
     set: Settings = None,

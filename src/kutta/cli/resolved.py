@@ -65,18 +65,19 @@ def _origin(key: str, origins: dict[str, str]) -> str:
 def _of_run(key: str, value: Any, origin: str) -> Setting:
     """A setting of a run, whose config.json has all settings, including defaults."""
     if origin != "--set":
-        section, _, name = key.rpartition(".")
-        fields = _section(section).model_fields
-        if value == fields[name].get_default(call_default_factory=True):
+        if value == default_of(key):
             origin = "default"
         elif key in _RESOLVED:
             origin = "the config or the device"
     return Setting(key, value, origin)
 
 
-def _section(name: str) -> type[Section]:
-    annotation = Config.model_fields[name].annotation if name else Config
-    return cast(type[Section], annotation)
+def default_of(key: str) -> Any:
+    """The default of a setting by its full name."""
+    section, _, name = key.rpartition(".")
+    kind = Config.model_fields[section].annotation if section else Config
+    fields = cast(type[Section], kind).model_fields
+    return fields[name].get_default(call_default_factory=True)
 
 
 def as_toml(settings: Sequence[Setting]) -> str:

@@ -1,5 +1,6 @@
 """The command that translates text."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Unpack
 
@@ -8,6 +9,7 @@ import typer
 from kutta.cli.app import AsJson, Checkpoint, Device, app, search_options
 from kutta.cli.complete import runs as run_names
 from kutta.config import Sampling, SearchOptions
+from kutta.documents.formats import format_of
 from kutta.errors import InputError
 
 # The search options that sampling uses; it has no beam and no length penalty.
@@ -20,9 +22,10 @@ def translate(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN",
+            metavar="RUN... [FILE]",
             help="Give a run directory, one of its checkpoints, or the name of a model in the box. "
-            "Several of them form an ensemble.",
+            "Several of them form an ensemble. Then give the file to translate, or standard input "
+            "is.",
             autocompletion=run_names,
         ),
     ],
@@ -30,7 +33,8 @@ def translate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Translate this file, which may be compressed (.gz, .zst).",
+            help="Translate this file: text, which may be compressed (.gz, .zst), or .po, .tmx, "
+            ".srt, .html or .docx.",
             show_default="standard input",
         ),
     ] = None,
@@ -93,12 +97,15 @@ def translate(
     json: AsJson = False,
     **search: Unpack[SearchOptions],
 ) -> None:
-    """Translate text line by line.
+    """Translate text line by line, or a document.
 
     Each input line gives one output line; empty lines stay empty. With --n-best N, each input line
     gives up to N lines of score, tab and translation, followed by an empty line. With --json, each
     input line gives one object with the source, its translations and their scores. Ctrl-C stops
     and keeps the lines translated so far.
+
+    A .po file gets its untranslated messages filled, a .tmx file its missing segments. Subtitles
+    (.srt), pages (.html) and documents (.docx) keep their times, tags and formatting.
     """
     from kutta.commands import translate_text
 
@@ -110,9 +117,18 @@ def translate(
         if sample and value is not None and name not in _WITH_SAMPLING:
             raise InputError(f"{_written(name)} has no effect with --sample; remove one of them.")
     sampling = Sampling(**given) if sample else None  # type: ignore[arg-type]
+    runs, input = _without_file(runs, input)
     translate_text(
         runs, input, output, n_best, sampling, device, json, checkpoint, workers, **search
     )
+
+
+def _without_file(given: list[Path], input: Path | None) -> tuple[list[Path], Path | None]:
+    """The runs, and the input: --input, or what is given last if it is a file."""
+    *runs, last = given
+    # Unlike those of Path, these functions raise no error where a name is too long for a file.
+    is_file = os.path.isfile(last) or (not os.path.exists(last) and format_of(last) is not None)
+    return (runs, last) if runs and input is None and is_file else (given, input)
 
 
 def _written(name: str) -> str:

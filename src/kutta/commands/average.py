@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kutta.box import is_in_box
 from kutta.errors import InputError
+from kutta.files import followed
 from kutta.model.weights import is_ours
 from kutta.runs import Checkpoint, Run, locked
 from kutta.runs.checkpoints import FOLDER, average, regular_checkpoints
@@ -22,7 +23,7 @@ def average_run(
             "--last or --step."
         )
     chosen = _chosen(run, last, steps)
-    target = output or run.final_weights
+    target = followed(output) if output else run.final_weights
     _check_output(target, run)
     with ExitStack() as held:
         if output is None:  # training must not write the same file

@@ -44,7 +44,7 @@ def evaluations(
     done: list[str] = []
     try:
         for test in sets:
-            with progress(test.name, partial(len, test)) as on_lines:
+            with progress(test.name, partial(len, test.pairs)) as on_lines:
                 result = evaluate(test, on_lines)
             yield result
             done.append(test.name)
@@ -74,6 +74,6 @@ def _by_perplexity(run: Run, device: str, search: SearchOptions) -> Evaluate:
     def evaluate(test: EvalSet, on_lines: Callable[[int], None] | None) -> Evaluation:
         texts = [target for _, target in test.pairs]
         score = word_perplexity(model, tokenizer, texts, run.config.train, place)
-        return Evaluation(test.name, len(test), [score], None, run.signature)
+        return Evaluation(test.name, len(test.pairs), [score], None, run.signature)
 
     return evaluate

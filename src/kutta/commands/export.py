@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kutta.errors import InputError
 from kutta.export.export import export_run
+from kutta.metrics.texts import valid_score
 from kutta.runs import Run
-from kutta.translate.evaluate import valid_score
 from kutta.translate.translator import Translator
 
 

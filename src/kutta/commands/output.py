@@ -11,7 +11,7 @@ from typing import BinaryIO, TextIO, cast
 import zstandard
 
 from kutta.errors import InputError
-from kutta.files import atomic_path
+from kutta.files import atomic_path, followed
 
 
 @contextmanager
@@ -22,6 +22,7 @@ def text_output(path: Path | None) -> Generator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()
         return
+    path = followed(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the name of a file for the output.")
     with (

@@ -20,8 +20,9 @@ from kutta.metrics import (
     paired_bootstrap,
     sacre,
 )
+from kutta.metrics.texts import metrics_of, reference_texts
 from kutta.runs import Run
-from kutta.translate.evaluate import eval_sets, metrics_of, reference_texts
+from kutta.translate.evaluate import eval_sets
 
 USUAL = ("bleu", "sacrebleu", "chrf")
 SAMPLES, SEED = 1000, 1

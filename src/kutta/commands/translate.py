@@ -1,20 +1,25 @@
-"""`kutta translate`: a file or standard input, line by line."""
+"""`kutta translate`: a document, or a file or standard input line by line."""
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import tee
 from pathlib import Path
 from typing import Unpack
 
+from kutta.commands.document import check_document, translate_document
 from kutta.commands.output import text_output
 from kutta.commands.progress import progress, remark, uninterrupted
 from kutta.config import Sampling, SearchOptions
 from kutta.data.corpus import read_lines, read_stream
+from kutta.documents.formats import Job, format_of
+from kutta.documents.lines import translate_lines
+from kutta.documents.sentences import is_short
 from kutta.errors import InputError
 from kutta.runtime import is_exported
-from kutta.translate.translator import Scored, Translator
+from kutta.translate.translator import LONGEST_SOURCE, Options, Scored, Translator
 
 
 def translate_text(
@@ -29,19 +34,40 @@ def translate_text(
     workers: int | None = None,
     **search: Unpack[SearchOptions],
 ) -> None:
-    """Translate a file or standard input, line by line.
+    """Translate a document, or a file or standard input line by line.
 
-    On Ctrl-C the lines translated so far are in the output, and KeyboardInterrupt says how many.
+    On Ctrl-C the lines translated so far are in the output, and KeyboardInterrupt says how many. Of
+    a document nothing is written.
     """
+    document = input if input is not None and format_of(input) else None
+    if document:
+        check_document(document, output, n_best, as_json)
     folders = [chosen_folder(folder, checkpoint) for folder in runs]
     translator = Translator.load(folders, device, remark, workers)
+    (source, target), options = translator.languages, Options(sampling=sampling, **search)
+    if document:
+        with progress("translating", lambda: None) as on_lines:
+            options["on_lines"] = on_lines
+            job = Job(partial(translator.translate, **options), source, target)
+            translate_document(document, output, job._replace(fits=partial(_fits, translator)))
+    else:
+        _translate_lines(translator, source, input, output, n_best, as_json, options)
+
+
+def _translate_lines(
+    translator: Translator,
+    language: str,
+    input: Path | None,
+    output: Path | None,
+    n_best: int,
+    as_json: bool,
+    options: Options,
+) -> None:
     typed = input is None and sys.stdin.isatty()
     if typed:
-        language = translator.languages[0]
+        options["chunk"] = 1
         remark(f"type a sentence ({language}) and press Enter to translate it; Ctrl-D ends.")
-    lines, sources = tee(
-        read_stream(sys.stdin.buffer, "standard input") if input is None else read_lines(input)
-    )
+    lines = read_stream(sys.stdin.buffer, "standard input") if input is None else read_lines(input)
     # Lines that appear on the terminal show the progress themselves.
     quiet = typed or (output is None and sys.stdout.isatty())
     done, stopped = 0, False
@@ -49,18 +75,15 @@ def translate_text(
         text_output(output) as out,
         progress("translating", lambda: _count(input), not quiet) as on_lines,
     ):
-        answers = translator.hypotheses_stream(
-            lines,
-            n_best,
-            sampling=sampling,
-            chunk=1 if typed else None,
-            on_lines=on_lines,
-            **search,
-        )
+        options["on_lines"] = on_lines
+        if n_best > 1 or as_json:
+            answers = _answers(translator, lines, n_best, as_json, options)
+        else:
+            answers = _texts(translator, lines, language, options)
         try:
-            for found in answers:
+            for answer in answers:
                 with uninterrupted():
-                    out.write(_answer(next(sources), found, n_best, as_json))
+                    out.write(answer)
                     done += 1
                     if typed:
                         out.flush()
@@ -84,14 +107,44 @@ def chosen_folder(folder: Path, checkpoint: str | None) -> Path:
     return Run.load(folder, checkpoint).folder
 
 
+def _texts(
+    translator: Translator, lines: Iterator[str], language: str, options: Options
+) -> Iterator[str]:
+    """The best translation of each line; a line that the model would cut is split instead."""
+    stream = partial(translator.translate_stream, **options)
+    is_one, fits = partial(_is_within, translator), partial(_fits, translator)
+    if translator.max_source:  # lines are cut as in training
+        return (f"{text}\n" for text in stream(lines))
+    return (f"{text}\n" for text in translate_lines(lines, stream, is_one, language, fits))
+
+
+def _is_within(translator: Translator, text: str) -> bool:
+    """Whether the model reads the text to its end. No text has more tokens than bytes."""
+    limit = translator.max_source or LONGEST_SOURCE
+    encode = translator.tokenizers.source.encode
+    return len(text.encode("utf-8", "replace")) <= limit or len(encode(text)) <= limit
+
+
+def _fits(translator: Translator, piece: str) -> bool:
+    """Whether a piece is short enough to be translated as a sentence."""
+    return is_short(piece) and _is_within(translator, piece)
+
+
+def _answers(
+    translator: Translator, lines: Iterator[str], n_best: int, as_json: bool, options: Options
+) -> Iterator[str]:
+    """What is written for each line, with scores."""
+    lines, sources = tee(lines)
+    found = translator.hypotheses_stream(lines, n_best, **options)
+    return (_answer(next(sources), some, n_best, as_json) for some in found)
+
+
 def _answer(source: str, found: Sequence[Scored], n_best: int, as_json: bool) -> str:
     """What is written for one line of the input."""
     if as_json:
         translations = [{"text": text, "score": score} for text, score in found]
         answer = {"source": source, "translations": translations}
         return json.dumps(answer, ensure_ascii=False) + "\n"
-    if n_best == 1:
-        return f"{found[0][0]}\n"
     return "".join(f"{score:.4f}\t{text}\n" for text, score in found) + "\n"
 
 

@@ -18,6 +18,7 @@ from kutta.config.model import ModelConfig
 from kutta.config.section import Section, names_in
 from kutta.config.train import TrainConfig
 from kutta.errors import InputError
+from kutta.integrity import check
 
 CONFIG = "config.json"  # where a run saves its config
 
@@ -109,10 +110,13 @@ class Config(Section):
             )
         file = find_config(path)
         folder, file = (file, _saved_in(file)) if file.is_dir() else (None, file)
+        if file.name == CONFIG:
+            check(file)
         values, origins = read_settings(file, overrides)
         values = from_earlier(values) if file.suffix == ".json" else values
-        if folder and origins.get("run") != "--set" and not _same(values.get("run"), folder):
-            values["run"] = str(folder)  # the run was moved
+        moved = folder and Path(str(values.get("run"))).resolve() != folder.resolve()
+        if moved and origins.get("run") != "--set":
+            values["run"] = str(folder)
         return cls.parse(values, where=str(file)), origins
 
     @classmethod
@@ -163,10 +167,6 @@ def _saved_in(folder: Path) -> Path:
         f"{folder} is a folder but not a run (it has no {CONFIG}); give a config file, a preset or "
         "a run directory."
     )
-
-
-def _same(run: Any, folder: Path) -> bool:
-    return isinstance(run, str) and Path(run).resolve() == folder.resolve()
 
 
 def from_earlier(values: dict[str, Any]) -> dict[str, Any]:

@@ -33,8 +33,8 @@ class DataConfig(Section):
         "", "source language: the extension of its files; empty for a language model"
     )
     target: str = Field(min_length=1, description="target language: the extension of its files")
-    train: str = setting("train", "name of the training files, or a .tsv")
-    valid: str = setting("valid", "name of the validation files, or a .tsv")
+    train: str = setting("train", "name of the training files, or a .tsv or .tmx")
+    valid: str = setting("valid", "name of the validation files, or a .tsv or .tmx")
     test: list[str] = setting([], "names of the test sets")
     columns: list[str] = setting(
         [],

@@ -1,9 +1,9 @@
 """[decode]: beam search and sampling."""
 
 from collections.abc import Iterator
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
-from kutta.config.mistakes import check_names, in_one_sentence
+from kutta.config.mistakes import check_names
 from kutta.config.section import Natural, Positive, Section, setting
 
 
@@ -47,9 +47,8 @@ class DecodeConfig(Section):
     def changed(self, **options: Unpack[SearchOptions]) -> "DecodeConfig":
         """A validated copy with these search options; None keeps the setting."""
         check_names(options, SearchOptions.__annotations__)
-        changes = {name: value for name, value in options.items() if value is not None}
-        with in_one_sentence():
-            return DecodeConfig.model_validate(self.model_dump() | changes)
+        changes: Any = {name: value for name, value in options.items() if value is not None}
+        return DecodeConfig(**(self.model_dump() | changes))
 
 
 class Sampling(Section):

@@ -37,9 +37,9 @@ _ELSEWHERE = {
     "data.dir": "data_dir data_path",
     "data.source": "src source_lang src_lang source_language",
     "data.target": "tgt trg target_lang tgt_lang trg_lang target_language",
-    "data.train": "trainpref train_sets train_file train_data path_src path_tgt",
-    "data.valid": "validpref valid_sets validation_file valid_data dev",
-    "data.test": "testpref test_sets test_file test_data",
+    "data.train": "trainpref train_sets train_file train_data train_subset path_src path_tgt",
+    "data.valid": "validpref valid_sets validation_file valid_data valid_subset dev",
+    "data.test": "testpref test_sets test_file test_data gen_subset",
     "data.tokenizer": "bpe subword tokenizer_type tokenizer_name",
     "data.vocab_size": "dim_vocabs src_vocab_size tgt_vocab_size voc_limit nwordssrc nwordstgt",
     "data.vocabulary": "vocab vocabs src_vocab tgt_vocab srcdict tgtdict voc_file",
@@ -73,7 +73,7 @@ _ELSEWHERE = {
     "train.max_steps": "epochs max_epoch max_epochs max_update max_updates updates train_steps "
     "after after_epochs after_batches num_train_epochs num_epochs total_steps",
     "train.batch_tokens": "batch_size max_tokens mini_batch mini_batch_words mini_batch_fit "
-    "per_device_train_batch_size tokens_per_batch train_batch_size",
+    "max_sentences per_device_train_batch_size tokens_per_batch train_batch_size",
     "train.accumulate": "update_freq accum_count optimizer_delay batch_multiplier "
     "gradient_accumulation_steps grad_accum",
     "train.lr": "learning_rate learn_rate",
@@ -86,8 +86,9 @@ _ELSEWHERE = {
     "train.precision": "fp16 bf16 amp mixed_precision memory_efficient_fp16 dtype model_dtype",
     "train.recompute": "gradient_checkpointing checkpoint_activations",
     "train.compile": "torch_compile",
-    "train.device": "devices use_cuda gpu use_gpu no_cuda use_cpu",
+    "train.device": "devices use_cuda gpu use_gpu no_cuda use_cpu cpu",
     "train.workers": "gpus num_gpus world_size gpu_ranks distributed_world_size n_gpu",
+    "train.threads": "cpu_threads num_threads intra_threads",
     "train.shard": "fsdp ddp_backend deepspeed",
     "train.log_every": "log_interval logging_freq logging_steps report_every disp_freq",
     "train.save_every": "save_interval save_interval_updates save_freq save_steps "
@@ -95,12 +96,13 @@ _ELSEWHERE = {
     "train.valid_every": "validate_interval validate_interval_updates valid_freq valid_steps "
     "validation_freq eval_steps eval_every",
     "train.valid_bleu": "eval_bleu predict_with_generate",
-    "train.patience": "early_stopping early_stopping_patience",
-    "train.best": "best_checkpoint_metric metric_for_best_model early_stopping_metric",
+    "train.patience": "early_stopping early_stopping_patience early_stop",
+    "train.best": "best_checkpoint_metric metric_for_best_model early_stopping_metric "
+    "valid_metrics early_stopping_criteria eval_metric",
     "train.final_model": "load_best_model_at_end",
     "train.keep_last": "keep_last_epochs keep_interval_updates keep_best_ckpts keep_checkpoint "
     "save_total_limit keep_best_checkpoints",
-    "train.tensorboard": "tensorboard_logdir report_to",
+    "train.tensorboard": "tensorboard_logdir tensorboard_log_dir report_to",
     "train.seed": "random_seed",
     "train.grow_from": "finetune_from_model pretrained_model",
     "decode.beam": "beam_size num_beams",
@@ -189,18 +191,23 @@ def _known_setting(key: str, known: Sequence[str]) -> str:
     section, _, name = key.rpartition(".")
     everywhere = {full.rpartition(".")[2]: full for full in known}
     here = {full.rpartition(".")[2]: full for full in known if full.rpartition(".")[0] == section}
-    plain = name.lower().replace("-", "_")
-    in_other_sections = [full for full in known if full.rpartition(".")[2] == plain]
-    if in_other_sections:
-        return f"; did you mean {' or '.join(in_other_sections)}?"
-    ours = OTHER_NAMES.get(plain) or _OTHER_SECTIONS.get(key)
-    if ours in known:
-        return f"; did you mean {ours}?"
-    # Compare names without their section: with it, all settings of a section look alike.
-    near = _near(name, here, 0.6) or _near(name, everywhere, 0.75)
-    if near:
-        return f"; did you mean {(everywhere | here)[near[0]]}?"
+    meant = meant_settings(name, known)
+    if not meant and _OTHER_SECTIONS.get(key) in known:
+        meant = [_OTHER_SECTIONS[key]]
+    if not meant:
+        # Compare names without their section: with it, all settings of a section look alike.
+        words = near(name, here, 0.6) or near(name, everywhere, 0.75)
+        meant = [(everywhere | here)[word] for word in words[:1]]
+    if meant:
+        return f"; did you mean {' or '.join(meant)}?"
     return f"; {f'[{section}] has' if section else 'there are'} {', '.join(here)}" if here else ""
+
+
+def meant_settings(name: str, known: Sequence[str]) -> list[str]:
+    """The settings of this name in any section, or the one that other toolkits call so."""
+    plain = name.lower().replace("-", "_")
+    ours = [full for full in known if plain in (full, full.rpartition(".")[2])]
+    return ours or [full for full in known if full == OTHER_NAMES.get(plain)]
 
 
 def check_names(options: Iterable[str], known: Iterable[str]) -> None:
@@ -213,13 +220,13 @@ def check_names(options: Iterable[str], known: Iterable[str]) -> None:
 
 def suggest(name: str, known: Sequence[str]) -> str:
     """'; did you mean ...?' if there is a close match, else the list of what is known."""
-    near = sorted(_near(name, known, 0.6))
-    if near:
-        return f"; did you mean {' or '.join(near)}?"
+    words = sorted(near(name, known, 0.6))
+    if words:
+        return f"; did you mean {' or '.join(words)}?"
     return f"; there are {', '.join(known)}" if len(known) < 30 else ""
 
 
-def _near(name: str, known: Iterable[str], likeness: float) -> list[str]:
+def near(name: str, known: Iterable[str], likeness: float) -> list[str]:
     """The closest known words, ignoring case; only the word itself if it is known."""
     words = {word.lower(): word for word in known}
     if name.lower() in words:

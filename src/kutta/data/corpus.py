@@ -1,4 +1,4 @@
-"""Sentence pairs from files: parallel text or TSV, plain, gzip or zstandard, read as a stream."""
+"""Sentence pairs from files as a stream: parallel text, TSV or TMX; plain, gzip or zstandard."""
 
 import difflib
 import gzip
@@ -13,12 +13,13 @@ from typing import BinaryIO, NamedTuple, cast
 
 import zstandard
 
-from kutta.config.data import language_of, places
+from kutta.config.data import DataConfig, language_of, places
 from kutta.data.language import FUNCTION_WORDS
 from kutta.errors import InputError
 
 ROWS = 2048  # lines of a chunk: enough work for another process, and small in memory
 TSV = (".tsv", ".tsv.gz", ".tsv.zst")
+TMX = (".tmx", ".tmx.gz", ".tmx.zst")
 
 
 class MissingText(InputError):
@@ -106,28 +107,26 @@ def read_stream(stream: Iterable[bytes], name: str) -> Iterator[str]:
         yield _decode(raw, name, number)
 
 
-def read_pairs(
-    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
-) -> Iterator[tuple[str, str]]:
-    """The sentence pairs of a corpus: `name.source` beside `name.target`, or a TSV file.
+def read_pairs(data: DataConfig, name: str) -> Iterator[tuple[str, str]]:
+    """The sentence pairs of a corpus: `name.source` and `name.target` in data.dir, a TSV or a TMX.
 
-    The TSV is `name`, or `name.tsv` where neither of the two files exists. `columns` are the
-    languages of its columns; by default its header line names them, or there are two, source and
-    target. Without a source language (a language model) each line of `name.target` has an empty
-    source.
+    That file is `name`, or `name.tsv` or `name.tmx` where neither of the two files exists.
+    data.columns are the languages of the columns of a TSV; by default its header line names them,
+    or there are two, source and target. Without a source language (a language model) each line of
+    `name.target` has an empty source.
     """
-    chunks = read_chunks(folder, name, source, target, columns)
-    return (pair for chunk in chunks for pair in zip(*chunk.decode(), strict=True))
+    return (pair for chunk in read_chunks(data, name) for pair in zip(*chunk.decode(), strict=True))
 
 
-def read_chunks(
-    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
-) -> Iterator[LineChunk]:
+def read_chunks(data: DataConfig, name: str) -> Iterator[LineChunk]:
     """The corpus that `read_pairs` reads, in chunks of lines."""
-    files, picked, header = _find(folder, name, source, target, columns)
+    files, picked, header = _find(data, name)
     names, start = tuple(map(str, files)), 2 if header else 1
     first = start
-    for parts in zip_longest(*(_line_lists(file, header) for file in files), fillvalue=()):
+    lists = [_line_lists(file, header) for file in files]
+    if names[0].endswith(TMX):
+        lists = [_tmx_lines(files[0], data.source, data.target)]
+    for parts in zip_longest(*lists, fillvalue=()):
         counts = list(map(len, parts))
         if min(counts) < max(counts):
             for file, lines in zip(names, parts, strict=True):
@@ -140,14 +139,14 @@ def read_chunks(
         yield LineChunk(names, tuple(map(b"".join, parts)), first, picked)
         first += counts[0]
     if first == start:
-        raise InputError(f"The corpus {name!r} in {folder} is empty; it needs at least one line.")
+        raise InputError(f"The corpus {name!r} in {data.dir} is empty; it needs at least one line.")
 
 
-def count_pairs(
-    folder: Path, name: str, source: str, target: str, columns: Sequence[str] = ()
-) -> int:
+def count_pairs(data: DataConfig, name: str) -> int:
     """The number of pairs of a corpus, without decoding them."""
-    found = _find(folder, name, source, target, columns)
+    found = _find(data, name)
+    if found.files[0].name.endswith(TMX):
+        return sum(map(len, _tmx_lines(found.files[0], data.source, data.target)))
     return _count_lines(found.files[0]) - found.header
 
 
@@ -157,30 +156,33 @@ def _count_lines(path: Path) -> int:
 
 
 class _Found(NamedTuple):
-    """The files of a corpus; for a TSV the places of its columns, and whether it has a header."""
+    """The files of a corpus; for a TSV the places of its columns, and whether it has a header.
+
+    A TMX is read as a TSV of two columns.
+    """
 
     files: list[Path]
     columns: tuple[int, int] | None = None
     header: bool = False
 
 
-def _find(folder: Path, name: str, source: str, target: str, columns: Sequence[str]) -> _Found:
-    """The files of a corpus: a TSV, or one file for each language."""
-    languages = [language for language in (source, target) if language]
-    if source and name.endswith(TSV):
-        return _tsv(locate(folder, name), source, target, columns)
-    if source and not any(_present(folder, f"{name}.{language}") for language in languages):
-        path = _present(folder, f"{name}.tsv")
-        if path:
-            return _tsv(path, source, target, columns)
+def _find(data: DataConfig, name: str) -> _Found:
+    """The files of a corpus: a TSV or TMX, or one file for each language."""
+    folder, languages = Path(data.dir), [side for side in (data.source, data.target) if side]
+    path = locate(folder, name) if data.source and name.endswith((*TSV, *TMX)) else None
+    if data.source and not any(_present(folder, f"{name}.{language}") for language in languages):
+        path = path or _present(folder, f"{name}.tsv") or _present(folder, f"{name}.tmx")
+    if path:
+        return _Found([path], (0, 1)) if path.name.endswith(TMX) else _tsv(path, data)
     return _Found([locate(folder, name, language) for language in languages])
 
 
-def _tsv(path: Path, source: str, target: str, named: Sequence[str]) -> _Found:
-    """A TSV and its columns: `named`, or those of its header, or source and target.
+def _tsv(path: Path, data: DataConfig) -> _Found:
+    """A TSV and its columns: data.columns, or those of its header, or source and target.
 
     Its first line is a header if two of its cells are the two languages.
     """
+    source, target, named = data.source, data.target, data.columns
     with _open(path) as stream:
         cells = _decode(next(iter(stream), b""), str(path), 1).split("\t")
     by_header = places(cells, source, target)
@@ -201,6 +203,24 @@ def _line_lists(path: Path, header: bool = False) -> Iterator[list[bytes]]:
         lines = islice(stream, int(header), None)
         while some := list(islice(lines, ROWS)):
             yield some
+
+
+def _tmx_lines(path: Path, source: str, target: str) -> Iterator[list[bytes]]:
+    """The pairs of a TMX as lines of a TSV; its segments have neither tabs nor line breaks."""
+    from kutta.data.tmx import read_tmx  # lxml is loaded only for such files
+
+    with _open(path) as stream:
+        pairs = read_tmx(stream, str(path), source, target)
+        lines = (f"{one}\t{other}\n".encode() for one, other in pairs)
+        count = 0
+        while some := list(islice(lines, ROWS)):
+            yield some
+            count += len(some)
+    if count == 0:
+        raise InputError(
+            f"{path} has no segments in both {source!r} and {target!r}; set data.source and "
+            "data.target to languages that it has."
+        )
 
 
 @contextmanager

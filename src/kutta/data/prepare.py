@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kutta.config import DataConfig
-from kutta.data.corpus import LineChunk, count_pairs, read_chunks, read_lines
+from kutta.data.corpus import count_pairs, read_chunks, read_lines
 from kutta.data.encode import Encoded, Limits, Tally, encoder, larger, word_counter
 from kutta.data.language import doubt
 from kutta.data.store import PairChunk, write_chunks
@@ -63,7 +63,7 @@ def prepare(
     spread over `processes` (all cores if None); the files do not depend on their number.
     """
     # Find a missing or damaged file now, not in an hour, and text of another language.
-    samples = {name: next(_chunks(data, name)).decode() for name in (data.train, data.valid)}
+    samples = {name: next(read_chunks(data, name)).decode() for name in (data.train, data.valid)}
     for name, sample in samples.items():
         if found := doubt(*sample, data.source, data.target):
             warnings.warn(f"{Path(data.dir) / name}: {found}.", stacklevel=2)
@@ -78,7 +78,7 @@ def prepare(
     tallies: list[Tally] = []
     for part, name, limits in (("train", data.train, for_train), ("valid", data.valid, for_valid)):
         tally = Tally(what="pairs" if data.source else "lines")
-        encoded = in_order(partial(encoder, tokenizers, limits), _chunks(data, name), processes)
+        encoded = in_order(partial(encoder, tokenizers, limits), read_chunks(data, name), processes)
         write_chunks(out / f"{part}.arrow", _non_empty(encoded, tally, name), larger(tokenizers))
         tallies.append(tally)
     tokenizers.save(tokenizer_folder)
@@ -99,14 +99,14 @@ def learn_tokenizers(data: DataConfig, processes: int = 1) -> Tokenizers:
 
     def counts(of: tuple[int, ...]) -> Counter[str]:
         total = Counter[str]()
-        for counted in in_order(partial(word_counter, of), _chunks(data, data.train), processes):
+        chunks = read_chunks(data, data.train)
+        for counted in in_order(partial(word_counter, of), chunks, processes):
             total.update(counted)
         return total
 
     def sample(of: tuple[int, ...]) -> Iterator[str]:
-        pairs = count_pairs(Path(data.dir), data.train, data.source, data.target, data.columns)
-        every = math.ceil(pairs * len(of) / SENTENCES_TO_LEARN_FROM)
-        for chunk in islice(_chunks(data, data.train), 0, None, every):
+        every = math.ceil(count_pairs(data, data.train) * len(of) / SENTENCES_TO_LEARN_FROM)
+        for chunk in islice(read_chunks(data, data.train), 0, None, every):
             for pair in zip(*chunk.decode(), strict=True):
                 yield from (pair[side] for side in of)
 
@@ -131,10 +131,6 @@ def read_dictionary(path: Path) -> Pretokenized:
     if not tokens:
         raise InputError(f"{path} has no tokens; it must be a fairseq dict.txt.")
     return Pretokenized(list(tokens))
-
-
-def _chunks(data: DataConfig, name: str) -> Iterator[LineChunk]:
-    return read_chunks(Path(data.dir), name, data.source, data.target, data.columns)
 
 
 def _non_empty(encoded: Iterable[Encoded], tally: Tally, name: str) -> Iterator[PairChunk]:

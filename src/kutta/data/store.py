@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kutta.data.ragged import Lengths, Ragged, Tokens, id_type
 from kutta.errors import InputError
 from kutta.files import atomic_path
+from kutta.integrity import Blocks
 
 # Pairs in a row group (an Arrow record batch). All but the last are full, so that the row group of
 # a pair is found by division.
@@ -51,16 +52,22 @@ def write_chunks(path: Path, chunks: Iterable[PairChunk], vocab_size: int) -> in
 
 
 class Store:
-    """Encoded pairs by number, in row groups of ROWS. Nothing is read until it is needed."""
+    """Encoded pairs by number, in row groups of ROWS. Nothing is read until it is needed.
 
-    def __init__(self, mapped: mmap.mmap, batches: Sequence[Any]) -> None:
-        self._mapped = mapped
+    With `blocks`, a row group is checked for damage when it is first read.
+    """
+
+    def __init__(self, mapped: mmap.mmap, batches: Sequence[Any], blocks: Blocks | None) -> None:
+        self._mapped, self._blocks = mapped, blocks
+        self._first = np.frombuffer(mapped, np.uint8).ctypes.data  # the address of the file
         # Of each side and row group: the flat tokens and the row offsets, without copying them.
         self._sides: list[list[tuple[Tokens, Lengths]]] = [
             [(rows.values.to_numpy(), rows.offsets.to_numpy()) for rows in columns]
             for columns in ([batch.column(side) for batch in batches] for side in _SIDES)
         ]
         self._pairs = sum(batch.num_rows for batch in batches)
+        self._checked = bytearray(len(batches))
+        self._check_between()
         self._release()
 
     @classmethod
@@ -75,14 +82,21 @@ class Store:
         try:
             with file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            blocks = Blocks.of(path, len(mapped), _REMEDY)
+            if blocks:  # its end lists the row groups
+                blocks.check(memoryview(mapped), *_footer(mapped))
             reader = arrow.ipc.open_file(arrow.py_buffer(mapped))
             batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        except (OSError, ValueError) as error:  # of an empty file, or of Arrow
+        except (
+            OSError,
+            ValueError,
+            arrow.ArrowException,
+        ) as error:  # of an empty file, or of Arrow
             raise foreign from error
         full = all(batch.num_rows == ROWS for batch in batches[:-1])
         if reader.schema.metadata != _MARK or not full:
             raise foreign
-        return cls(mapped, batches)
+        return cls(mapped, batches, blocks)
 
     def __len__(self) -> int:
         return self._pairs
@@ -94,6 +108,7 @@ class Store:
     def lengths(self, groups: Sequence[int] | None = None) -> tuple[Lengths, Lengths]:
         """The source and the target lengths of the pairs in some row groups, or in all."""
         chosen = range(self.row_groups) if groups is None else groups
+        self._check(side[i][1] for side in self._sides for i in chosen)
         source, target = (
             np.concatenate([np.diff(side[i][1]) for i in chosen] or [np.zeros(0, np.int32)])
             for side in self._sides
@@ -103,7 +118,7 @@ class Store:
 
     def tokens(self, group: int) -> tuple[Tokens, Tokens]:
         """All source and all target tokens of a row group, without the ends of rows."""
-        source, target = (side[group][0] for side in self._sides)
+        source, target = (tokens for tokens, _ in self._row_group(group))
         return source, target
 
     def numbers(self, groups: Sequence[int]) -> NDArray[np.int64]:
@@ -116,7 +131,7 @@ class Store:
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of a store of {len(self)}")
         group, row = divmod(index, ROWS)
-        views = (side[group] for side in self._sides)
+        views = self._row_group(group)
         source, target = (tokens[ends[row] : ends[row + 1]] for tokens, ends in views)
         return source, target
 
@@ -129,6 +144,34 @@ class Store:
             self._release()
         return pairs
 
+    def _row_group(self, group: int) -> list[tuple[Tokens, Lengths]]:
+        """Tokens and row offsets of both sides of a row group, checked for damage."""
+        views = [side[group] for side in self._sides]
+        if not self._checked[group]:
+            self._check(array for view in views for array in view)
+            self._checked[group] = True
+        return views
+
+    def _check(self, arrays: Iterable[NDArray[Any]]) -> None:
+        """Check the parts of the file that these arrays are in."""
+        if self._blocks:
+            data = memoryview(self._mapped)
+            for array in arrays:
+                start = array.ctypes.data - self._first
+                if array.nbytes:
+                    self._blocks.check(data, start, start + array.nbytes)
+
+    def _check_between(self) -> None:
+        """Check everything but the row groups: what Arrow says about them."""
+        if self._blocks:
+            views = (array for side in self._sides for view in side for array in view)
+            starts = ((array.ctypes.data - self._first, array.nbytes) for array in views)
+            begin, data = 0, memoryview(self._mapped)
+            for start, size in sorted(place for place in starts if place[1]):
+                self._blocks.check(data, begin, start)
+                begin = max(begin, start + size)
+            self._blocks.check(data, begin, len(data))
+
     def _release(self) -> None:
         """Release the pages that were read; each pair also maps its neighbours on disk.
 
@@ -137,6 +180,12 @@ class Store:
         """
         if sys.platform != "win32":
             self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _footer(mapped: mmap.mmap) -> tuple[int, int]:
+    """Where the footer of an Arrow file may be: as many bytes from the end as it says."""
+    length = int.from_bytes(mapped[-10:-6], "little")
+    return max(0, len(mapped) - 10 - length), len(mapped)
 
 
 def _row_group(pairs: Any) -> Any:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kutta.data.corpus import read_lines
 from kutta.errors import InputError
-from kutta.files import atomic_path, write_text
+from kutta.integrity import check, drop, recorded
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -112,7 +112,7 @@ class BPE:
         return self._processor.get_piece_size()
 
     def save(self, path: Path) -> None:
-        with atomic_path(path) as temporary:
+        with recorded(path) as temporary:
             temporary.write_bytes(self._model)
 
     @classmethod
@@ -189,7 +189,8 @@ class Pretokenized:
         return len(self._tokens)
 
     def save(self, path: Path) -> None:
-        write_text(path, "".join(f"{token}\n" for token in self._tokens))
+        with recorded(path) as temporary:
+            temporary.write_text("".join(f"{token}\n" for token in self._tokens), "utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -226,13 +227,14 @@ class Tokenizers:
         names = _FILES[type(self.source), self.shared]
         for name, tokenizer in zip(names, (self.source, self.target), strict=False):
             tokenizer.save(folder / name)
-        for name in {name for others in _FILES.values() for name in others} - set(names):
-            (folder / name).unlink(missing_ok=True)
+        drop(folder, {name for others in _FILES.values() for name in others} - set(names))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         for (kind, _), names in _FILES.items():
             if (folder / names[0]).is_file():
+                for name in names:
+                    check(folder / name)
                 loaded = [kind.load(folder / name) for name in names]
                 return cls(loaded[0], loaded[-1])
         wanted = ", ".join(names[0] for names in _FILES.values())

@@ -7,13 +7,12 @@ from rich.console import Console
 from rich.table import Table
 
 from kutta.analysis.curves import plot_training
+from kutta.commands import evaluate_run
 from kutta.config import Config
 from kutta.data.corpus import read_pairs
 from kutta.demo.grammar import write_corpus
 from kutta.ode import TABLEAUX
-from kutta.runs import Run
 from kutta.training.run import train
-from kutta.translate.evaluate import evaluate
 from kutta.translate.translator import Translator
 
 PAIRS = {"train": 40_000, "valid": 500, "test": 1_000}
@@ -76,7 +75,7 @@ def run_demo(folder: Path, solver: str, seed: int, overwrite: bool, console: Con
     if outcome.ended == "interrupted":
         raise KeyboardInterrupt
     translator = Translator.load(outcome.run)
-    (result,) = evaluate(Run.load(outcome.run), translator)
+    (result,) = evaluate_run(outcome.run)
     console.print()
     console.print(_samples(config, translator))
     for score in result.scores:
@@ -88,8 +87,7 @@ def run_demo(folder: Path, solver: str, seed: int, overwrite: bool, console: Con
 
 def _samples(config: Config, translator: Translator) -> Table:
     """A few unseen sentences with their translations and references."""
-    data = config.data
-    pairs = list(read_pairs(Path(data.dir), "test", data.source, data.target))[:SAMPLES]
+    pairs = list(read_pairs(config.data, "test"))[:SAMPLES]
     found = translator.translate([source for source, _ in pairs])
     table = Table(title="Sentences the model has never seen", show_lines=True)
     for column in ("source", "translation", "correct, or the reference"):

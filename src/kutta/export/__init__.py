@@ -1,1 +1,1 @@
-"""Trained models for other programs: onnxruntime, which Kutta itself uses, and CTranslate2."""
+"""Trained models in the formats of other programs."""

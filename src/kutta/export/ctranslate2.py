@@ -199,12 +199,12 @@ def _spec(specs: Any, model: TranslationModel, positions: int) -> Any:
 def _stack(kind: Any, layer_kind: Any, stack: Stack, positions: int) -> Any:
     """The layers of an encoder or a decoder, its positions and its final LayerNorm."""
     shape, d = stack.shape, stack.shape.settings.d_model
-    relative, pre_norm = bool(shape.clip), shape.settings.norm == "pre"
-    spec = kind(0, num_heads=shape.heads, pre_norm=pre_norm)
+    relative, pre_norm = bool(shape.settings.relative_positions), shape.settings.norm == "pre"
+    spec = kind(0, num_heads=shape.settings.heads, pre_norm=pre_norm)
     spec.position_encodings.encodings = _array(sinusoids(0, positions, d, torch.device("cpu")))
     if relative:
         spec.layer.append(layer_kind(head_dim=1))
-        _fill_opening(spec.layer[0], d, shape.heads)
+        _fill_opening(spec.layer[0], d, shape.settings.heads)
     for sublayers in residual_layers(stack):
         spec.layer.append(layer_kind(relative_position=relative))
         _fill_layer(spec.layer[-1], sublayers)

@@ -117,7 +117,8 @@ def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
     with graph:
         source = graph.input("source", (B, S), torch.int64)
         bias = torch.where(source == model.pad, -torch.inf, 0.0)[:, None, None]
-        offsets = relative_offsets(S, S, model.encoder.shape.clip, source.device)
+        clip = model.encoder.shape.settings.relative_positions
+        offsets = relative_offsets(S, S, clip, source.device)
         layers = [
             LayerState([], [Whole(graph) for _ in range(layer.evaluations)])
             for layer in model.encoder.each_layer()
@@ -135,8 +136,9 @@ def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
 def decoder_graph(model: TextModel, precision: str) -> onnx.ModelProto:
     """One step: see `Step` in kutta.translate.cached for the inputs, `best` for the outputs."""
     graph = Tracer(model, PRODUCTS[precision]())
-    shape = model.decoder.shape
-    heads, width = shape.heads, shape.settings.d_model // shape.heads
+    settings = model.decoder.shape.settings
+    heads, clip = settings.heads, settings.relative_positions
+    width = settings.d_model // heads
     with graph:
         tokens = graph.input("tokens", (K, B), torch.int64)
         positions = graph.input("positions", (B,), torch.int64)
@@ -157,7 +159,7 @@ def decoder_graph(model: TextModel, precision: str) -> onnx.ModelProto:
             layers.append(LayerState(read, kept))
         context = Context(
             bias=graph.input("bias", (B, 1, K, SEEN)),
-            offsets=graph.input("offsets", (B, shape.clip + 1, SEEN)) if shape.clip else None,
+            offsets=graph.input("offsets", (B, clip + 1, SEEN)) if clip else None,
             memory_bias=graph.input("memory_bias", (B, 1, 1, S)) if memories else None,
         )
         hidden = model.extend(tokens, positions, context, layers)

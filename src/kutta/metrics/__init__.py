@@ -1,14 +1,7 @@
 """BLEU, sacreBLEU and chrF for translations, ROUGE for summaries. Every score has a signature."""
 
-from kutta.metrics.bleu import BLEU, CHRF, chrf, multi_bleu, sacre, sacre_bleu, tokenized_bleu
-from kutta.metrics.moses import (
-    moses_detokenize,
-    moses_languages,
-    moses_rules,
-    moses_signature,
-    moses_tokenize,
-    split_hyphens,
-)
+from kutta.metrics.bleu import BLEU, CHRF, multi_bleu, sacre
+from kutta.metrics.moses import moses_detokenize, moses_rules, moses_signature
 from kutta.metrics.rouge import ngram_overlap, rouge, sequence_overlap
 from kutta.metrics.score import Metric, Score
 from kutta.metrics.significance import Comparison, paired_bootstrap
@@ -30,16 +23,10 @@ __all__ = [
     "Comparison",
     "Metric",
     "Score",
-    "chrf",
     "moses_detokenize",
-    "moses_languages",
     "moses_rules",
     "moses_signature",
-    "moses_tokenize",
     "multi_bleu",
     "paired_bootstrap",
     "sacre",
-    "sacre_bleu",
-    "split_hyphens",
-    "tokenized_bleu",
 ]

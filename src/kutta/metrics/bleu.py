@@ -9,25 +9,15 @@ import numpy as np
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
+from kutta import __version__
 from kutta.metrics.moses import moses_signature, moses_tokenize, split_hyphens
-from kutta.metrics.score import Counts, Lines, Metric, References, Score, version_of
-
-
-def tokenized_bleu(
-    hypotheses: Lines,
-    references: References,
-    lowercase: bool = False,
-    language: str | None = None,
-    split_compounds: bool = False,
-) -> Score:
-    """Tokenised BLEU of text that is already tokenised, or, given its `language`, of raw text."""
-    return multi_bleu(lowercase, language, split_compounds)(hypotheses, references)
+from kutta.metrics.score import Counts, Lines, Metric, Score
 
 
 def multi_bleu(
     lowercase: bool = False, language: str | None = None, split_compounds: bool = False
 ) -> Metric:
-    """The metric behind `tokenized_bleu`: BLEU-4 over white-space tokens, without smoothing."""
+    """BLEU-4 over white-space tokens, without smoothing; given its `language`, of raw text."""
     case = "lc-ascii" if lowercase else "mixed"
     moses = moses_signature(language) if language else "none"
     settings = f"case:{case}|tok:{moses}{'+atat' if split_compounds else ''}"
@@ -50,27 +40,15 @@ def multi_bleu(
     def score(sums: Counts, references: int) -> Score:
         signature = (
             f"kutta|tokenized|multi-bleu|nrefs:{references}|{settings}"
-            f"|smooth:none|version:{version_of('kutta')}"
+            f"|smooth:none|version:{__version__}"
         )
         return replace(bleu.score(sums, references), name="BLEU", signature=signature)
 
     return Metric(count, score)
 
 
-def sacre_bleu(hypotheses: Lines, references: References, lowercase: bool = False) -> Score:
-    """SacreBLEU's BLEU (13a tokens, exponential smoothing) of detokenised text."""
-    return sacre(BLEU, lowercase=lowercase)(hypotheses, references)
-
-
-def chrf(
-    hypotheses: Lines, references: References, word_order: int = 0, lowercase: bool = False
-) -> Score:
-    """The character n-gram F-score chrF2; with `word_order=2`, chrF2++."""
-    return sacre(CHRF, word_order=word_order, lowercase=lowercase)(hypotheses, references)
-
-
 def sacre(kind: type[BLEU] | type[CHRF], **options: Any) -> Metric:
-    """A metric of sacrebleu with these options."""
+    """BLEU (13a tokens, exponential smoothing) or chrF2 of sacrebleu, with these options."""
     if kind is BLEU:  # silence a warning about tokenised text; signatures state that instead
         options["force"] = True
     make = partial(kind, **options)

@@ -1,10 +1,11 @@
 """Moses tokenization and detokenization, and splitting compounds at hyphens."""
 
+import importlib.metadata
 import re
 from typing import Any
 
 from kutta.errors import InputError
-from kutta.metrics.score import Lines, version_of
+from kutta.metrics.score import Lines
 
 
 def moses_tokenize(lines: Lines, language: str) -> list[str]:
@@ -30,7 +31,7 @@ def moses_rules(language: str) -> str:
 
 def moses_signature(language: str) -> str:
     """The tokenizer, its language and its version, for signatures."""
-    return f"moses-{language}-sacremoses-{version_of('sacremoses')}"
+    return f"moses-{language}-sacremoses-{importlib.metadata.version('sacremoses')}"
 
 
 def moses_languages() -> list[str]:

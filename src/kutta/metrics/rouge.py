@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kutta.metrics.score import Counts, Lines, Metric, Score, version_of
+from kutta import __version__
+from kutta.metrics.score import Counts, Lines, Metric, Score
 
 Words = list[str]
 
@@ -94,7 +95,7 @@ def rouge(name: str, overlap: Variant) -> Metric:
             value=f1,
             details=f"P={precision:.2f}, R={recall:.2f}",
             signature=f"kutta|rouge-{name}|nrefs:{references}|case:lc|tok:alphanumeric|stem:no"
-            f"|f1:mean-of-best|version:{version_of('kutta')}",
+            f"|f1:mean-of-best|version:{__version__}",
         )
 
     return Metric(count, score)

@@ -1,9 +1,7 @@
 """A corpus score with its signature, and metrics as two pure functions."""
 
-import importlib.metadata
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -63,12 +61,3 @@ def parallel_texts(hypotheses: Lines, references: References) -> list[Lines]:
     if not hypotheses:
         raise InputError("There is nothing to score: both texts are empty; give at least one line.")
     return texts
-
-
-@cache
-def version_of(package: str) -> str:
-    """The version of an installed package, for signatures."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
-        return "uninstalled"

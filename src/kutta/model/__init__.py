@@ -3,13 +3,12 @@
 from kutta.model.decoding import DecoderState, TextModel
 from kutta.model.shape import PLACEMENTS, StackShape
 from kutta.model.stack import Stack
-from kutta.model.transformer import LanguageModel, Memory, TranslationModel
+from kutta.model.transformer import LanguageModel, TranslationModel
 
 __all__ = [
     "PLACEMENTS",
     "DecoderState",
     "LanguageModel",
-    "Memory",
     "Stack",
     "StackShape",
     "TextModel",

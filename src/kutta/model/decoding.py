@@ -75,11 +75,11 @@ class OutputLayer(nn.Module):
 class TextModel(nn.Module):
     """A model that gives the next token of a text: what training, search and sampling know of it.
 
-    A kind of it sets `pad`, `target_embedding`, `decoder` and `output`, in the order in which its
+    A kind of it sets `target_embedding`, `decoder` and `output`, in the order in which its
     parameters are to be drawn, and defines forward(source, target_in) -> hidden states (T, B, d).
     """
 
-    pad: int
+    pad = 0
     target_embedding: Embedding
     decoder: Stack
     output: OutputLayer | None  # None: tied to the target embedding
@@ -95,10 +95,10 @@ class TextModel(nn.Module):
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Feed tokens (B,) at the next position; return logits (B, V) for the one after."""
-        length, shape = state.position + 1, self.decoder.shape
+        length, settings = state.position + 1, self.decoder.shape.settings
         context = Context(
-            offsets=relative_offsets(1, length, shape.clip, tokens.device),
-            memory_bias=over_heads(state.memory_bias, shape.heads, 1),
+            offsets=relative_offsets(1, length, settings.relative_positions, tokens.device),
+            memory_bias=over_heads(state.memory_bias, settings.heads, 1),
         )
         y = self.target_embedding(tokens[:, None], start=state.position)
         hidden = self.decoder(y, context, states=state.layers)
@@ -116,12 +116,12 @@ class TextModel(nn.Module):
 
     def causal(self, target_in: Tensor, memory_bias: Tensor | None = None) -> Context:
         """The context of teacher forcing on target_in (B, T): no position sees a later one."""
-        (B, T), shape = target_in.shape, self.decoder.shape
+        (B, T), settings = target_in.shape, self.decoder.shape.settings
         future = self.output_weight.new_full((T, T), -math.inf).triu(1)[:, None]
         return Context(
-            bias=future.expand(T, B * shape.heads, T),
-            offsets=relative_offsets(T, T, shape.clip, target_in.device),
-            memory_bias=over_heads(memory_bias, shape.heads, T),
+            bias=future.expand(T, B * settings.heads, T),
+            offsets=relative_offsets(T, T, settings.relative_positions, target_in.device),
+            memory_bias=over_heads(memory_bias, settings.heads, T),
         )
 
 

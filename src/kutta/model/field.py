@@ -59,8 +59,9 @@ class SelfAttentionField(Sublayer):
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__(shape)
-        sizes = shape.settings.d_model, shape.heads, shape.clip
-        self.attention = SelfAttention(*sizes, shape.settings.attention_dropout)
+        of = shape.settings
+        sizes = of.d_model, of.heads, of.relative_positions
+        self.attention = SelfAttention(*sizes, of.attention_dropout)
 
     def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         return self.dropout(self.attention(x, context.bias, context.offsets, cache))
@@ -71,9 +72,8 @@ class CrossAttentionField(Sublayer):
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__(shape)
-        self.attention = CrossAttention(
-            shape.settings.d_model, shape.heads, shape.settings.attention_dropout
-        )
+        of = shape.settings
+        self.attention = CrossAttention(of.d_model, of.heads, of.attention_dropout)
 
     def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:
         assert context.memory is not None, "cross-attention needs the encoder's states"

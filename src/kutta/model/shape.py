@@ -45,15 +45,6 @@ class StackShape:
     gamma: str = "tableau"
     cross: bool = False
 
-    @property
-    def heads(self) -> int:
-        return self.settings.heads
-
-    @property
-    def clip(self) -> int:
-        """The largest relative position that attention tells apart."""
-        return self.settings.relative_positions
-
 
 def blocks_of(shape: StackShape) -> list[Block]:
     """The blocks of a layer of this shape, in order."""

@@ -29,8 +29,6 @@ class TranslationModel(TextModel):
     makes the target embedding the output layer too; otherwise that has its own matrix.
     """
 
-    pad = 0
-
     def __init__(
         self,
         encoder: StackShape,
@@ -53,13 +51,13 @@ class TranslationModel(TextModel):
 
     def encode(self, source: Tensor) -> Memory:
         """source ids (B, S) -> Memory."""
-        S, shape = source.shape[1], self.encoder.shape
+        S, settings = source.shape[1], self.encoder.shape.settings
         padding, bias = source == self.pad, None
         if padding.any():
             bias = self.output_weight.new_zeros(source.shape).masked_fill(padding, -math.inf)[None]
         context = Context(
-            bias=over_heads(bias, shape.heads, S),
-            offsets=relative_offsets(S, S, shape.clip, source.device),
+            bias=over_heads(bias, settings.heads, S),
+            offsets=relative_offsets(S, S, settings.relative_positions, source.device),
         )
         return Memory(self.encoder(self.source_embedding(source), context), bias)
 
@@ -84,8 +82,6 @@ class LanguageModel(TextModel):
 
     The output layer has a matrix of its own, or with `tied` that of the embedding.
     """
-
-    pad = 0
 
     def __init__(self, shape: StackShape, vocabulary: int, tied: bool = False) -> None:
         super().__init__()

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save  # pyright: ignore[reportUnknownVa
 from torch import Tensor, nn
 
 from kutta import __version__
-from kutta.errors import InputError
-from kutta.files import atomic_path
+from kutta.errors import InputError, Unreadable
+from kutta.integrity import check, recorded
 from kutta.model.int8 import FORMAT, SCALE, quantised, restored
 
 
@@ -35,6 +35,11 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
                 f"{where}: the tensor {name} is {_sizes(tensors[name].shape)} but the config asks "
                 f"for {_sizes(tensor.shape)}; give the config.json it was trained with."
             )
+        if tensor.dtype != tensors[name].dtype:
+            raise InputError(
+                f"{where}: the tensor {name} has numbers of the type {tensors[name].dtype}, not "
+                f"{tensor.dtype}; give the weights as Kutta saved them."
+            )
     with torch.no_grad():
         for name, tensor in wanted.items():
             tensor.copy_(tensors[name])
@@ -49,11 +54,14 @@ def own_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path, origin: str = "") -> None:
-    """Write named tensors to `path`, atomically; `origin` is a word on where they come from."""
+    """Write named tensors to `path`, atomically; `origin` is a word on where they come from.
+
+    If its folder has a manifest, the file is recorded there.
+    """
     # One entry of metadata only: safetensors writes several in a random order, and equal weights
     # should be equal files.
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with atomic_path(path) as temporary:
+    with recorded(path) as temporary:
         temporary.write_bytes(save(ready, metadata={"kutta": f"{__version__} {origin}".strip()}))
 
 
@@ -62,11 +70,23 @@ def write_int8(tensors: Mapping[str, Tensor], path: Path, origin: str = "") -> N
     write_tensors(quantised(tensors), path, "|".join(filter(None, (origin, FORMAT))))
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the CPU; those stored in 8 bits are fp32 again."""
+def read_tensors(path: Path, verified: bool = False) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, on the CPU; those stored in 8 bits are fp32 again.
+
+    The file is checked for damage, unless it was `verified` already.
+    """
+    if not verified:
+        check(path)
     with _reading(path):
         stored = load_file(path)
-    return restored(stored, read_origin(path), str(path))
+    tensors = restored(stored, read_origin(path), str(path))
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise InputError(
+                f"{path}: the tensor {name} has values that are infinite or not a number; copy it "
+                "again, or use another checkpoint."
+            )
+    return tensors
 
 
 def read_origin(path: Path) -> str:
@@ -110,7 +130,7 @@ def _reading(path: Path) -> Generator[None]:
         raise InputError(f"There is no {path}; give a folder with trained weights.") from error
     except OSError as error:
         reason = error.strerror or error
-        raise InputError(f"Cannot read {path}: {reason}; check its permissions.") from error
+        raise Unreadable(f"Cannot read {path}: {reason}; check its permissions.") from error
     except SafetensorError as error:
         raise InputError(
             f"{path} is damaged, perhaps cut off ({error}); copy it again, or use another "

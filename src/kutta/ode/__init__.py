@@ -6,21 +6,11 @@ Methods and kinds of gamma are data; the solvers load torch when one is first as
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kutta.ode.gamma import GAMMAS, Gamma
-from kutta.ode.methods import METHODS, Method, tableau_of
+from kutta.ode.gamma import GAMMAS
+from kutta.ode.methods import METHODS
 from kutta.ode.tableau import TABLEAUX, ButcherTableau, measured_order, order_conditions
 
-__all__ = [
-    "GAMMAS",
-    "METHODS",
-    "TABLEAUX",
-    "ButcherTableau",
-    "Gamma",
-    "Method",
-    "measured_order",
-    "order_conditions",
-    "tableau_of",
-]
+__all__ = ["GAMMAS", "METHODS", "TABLEAUX", "ButcherTableau", "measured_order", "order_conditions"]
 
 if TYPE_CHECKING:
     from kutta.ode.solver import *  # noqa: F403

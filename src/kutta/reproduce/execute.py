@@ -18,11 +18,11 @@ from rich.console import Console
 from kutta.config import Config
 from kutta.demo.grammar import write_corpus
 from kutta.errors import InputError
-from kutta.files import link_or_copy, locked_folder
+from kutta.files import locked_folder
 from kutta.reproduce.perform import Result, perform
 from kutta.reproduce.plan import Plan, PlannedRun
 from kutta.runs import open_run, prepare_run
-from kutta.runs.run import CONFIG
+from kutta.runs.preparing import share_prepared
 from kutta.training.stopping import asked_to_stop
 
 # How a run ended: its result, the error if it failed, or None if it was interrupted.
@@ -72,10 +72,7 @@ def share_text(config: Config, folder: Path, console: Console) -> None:
     report = prepare_run(made)
     if report is not None:
         print_line(console, str(report))
-    files = [path for path in sorted(made.path.rglob("*")) if path.is_file()]
-    others = [file for file in files if file not in (made.path / CONFIG, made.report)]
-    for file in (*others, made.report):  # the report marks the run as prepared, so it comes last
-        link_or_copy(file, run.path / file.relative_to(made.path))
+    share_prepared(made, run)
 
 
 def one_by_one(

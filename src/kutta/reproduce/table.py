@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kutta.metrics.texts import tokenised
 from kutta.reproduce.claims import Verdict
 from kutta.reproduce.experiment import Column, Experiment, Row
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan
 from kutta.reproduce.results import Cell, Cells, cells_of, gain, unfinished, verdicts_of
-from kutta.translate.evaluate import tokenised
 
 WIDTH = 110  # of table.txt
 _SHOWN = 8  # missing runs listed by name

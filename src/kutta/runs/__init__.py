@@ -2,7 +2,8 @@
 
 from kutta.runs.checkpoints import Checkpoint
 from kutta.runs.device import choose_device, resolve
-from kutta.runs.opening import check_same, check_text, locked, open_run, prepare_run
+from kutta.runs.opening import check_same, check_text, locked, open_run
+from kutta.runs.preparing import prepare_run
 from kutta.runs.run import Run
 
 __all__ = [

@@ -5,6 +5,7 @@ checkpoints/step-00000500/
     optimizer.safetensors   Adam's moments (only the newest two checkpoints keep them)
     shards/                 instead of it, for sharded parameters: weights and moments of each rank
     state.json              step, position in the data, best validation, versions
+    checksums.json          of all of them
 
 A checkpoint is `scheduled` if its step is a multiple of save_every. Others are saved on
 interruption or for a new best. Only scheduled ones and the last are averaged, so that the final
@@ -21,13 +22,14 @@ from typing import Any, cast
 from torch import Tensor
 
 from kutta.errors import InputError
-from kutta.files import remove
+from kutta.files import discard, writing
+from kutta.integrity import check, drop
 from kutta.model.int8 import KIND
 from kutta.model.weights import read_origin, read_tensors, write_tensors
 
 FOLDER = "checkpoints"
 _PREFIX = "step-"
-_WITH_MOMENTS = 2
+WITH_MOMENTS = 2
 
 
 def inside(name: str) -> cached_property[Path]:
@@ -63,8 +65,9 @@ class Checkpoint:
     def read_state(self) -> dict[str, Any]:
         """The contents of state.json; empty if it is damaged."""
         try:
+            check(self.state)
             state: Any = json.loads(self.state.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, InputError):
             return {}
         return cast(dict[str, Any], state) if isinstance(state, dict) else {}
 
@@ -88,6 +91,13 @@ class Checkpoint:
         """Whether it may be averaged; a damaged one counts, so that averaging reports it."""
         return bool(self.read_state().get("scheduled", True))
 
+    def set_aside(self) -> Path:
+        """Rename a damaged one, so that it is not listed any more; return its new path."""
+        aside = self.path.with_name(f"{self.path.name}.damaged")
+        discard(aside)
+        with writing(aside):
+            return self.path.rename(aside)
+
 
 def list_checkpoints(run: Path) -> list[Checkpoint]:
     """The complete checkpoints of a run, oldest first."""
@@ -106,11 +116,10 @@ def prune(run: Path, keep_last: int, best_step: int) -> None:
     kept = {*regular_checkpoints(run)[-keep_last:], Checkpoint.at(run, best_step)}
     for one in list_checkpoints(run):
         if one not in kept:
-            # Rename it first, so that a partly removed checkpoint is never taken for a whole one.
-            remove(one.path.rename(one.path.with_name(f".{one.path.name}.tmp")))
-    for one in list_checkpoints(run)[:-_WITH_MOMENTS]:
-        remove(one.moments)
-        remove(one.shards)
+            discard(one.path)
+    for one in list_checkpoints(run)[:-WITH_MOMENTS]:
+        if one.moments.exists() or one.shards.exists():
+            drop(one.path, [one.moments.name, one.shards.name])
 
 
 def average(checkpoints: Sequence[Checkpoint], out: Path) -> None:

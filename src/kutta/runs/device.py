@@ -49,11 +49,14 @@ def as_started(config: Config) -> Config:
     started, asked = started_config(Path(config.run)), config.train
     if started is None:
         return config
-    return _with_train(
-        config,
-        pieces=asked.pieces or started.train.pieces,
-        precision=started.train.precision if asked.precision == "mixed" else asked.precision,
-    )
+    resolved = {
+        "pieces": asked.pieces or started.train.pieces,
+        "precision": started.train.precision if asked.precision == "mixed" else asked.precision,
+    }
+    same = config.model_copy(update={"train": asked.model_copy(update=resolved)})
+    # Another config is rejected as such when the run is opened, not for pieces it never set.
+    other = started.conflict(same, ("data", "model", "train"))
+    return same if other else _with_train(config, **resolved)
 
 
 def started_config(path: Path) -> Config | None:

@@ -1,22 +1,20 @@
-"""Opening a run: create or check its directory, lock it, prepare its text."""
+"""Opening a run: create or check its directory, and lock it."""
 
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from warnings import warn
 
 from kutta.box import is_in_box
 from kutta.config import CONFIG, Config, DataConfig
 from kutta.data.corpus import read_pairs
-from kutta.data.prepare import Report, prepare
-from kutta.data.support import vocabulary_warnings
-from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
-from kutta.files import locked_folder, remove, write_json
+from kutta.files import is_temporary, locked_folder, remove_leftovers
+from kutta.integrity import check
 from kutta.runs.checkpoints import FOLDER as CHECKPOINTS
 from kutta.runs.checkpoints import list_checkpoints
 from kutta.runs.device import as_started, started_config
 from kutta.runs.growing import check_shallow
+from kutta.runs.preparing import install_prepared
 from kutta.runs.run import Run
 
 
@@ -38,23 +36,17 @@ def locked(path: Path) -> Generator[None]:
         yield
 
 
-def open_run(config: Config, overwrite: bool = False) -> Run:
+def open_run(config: Config) -> Run:
     """Create the run directory, or check that an existing run has the same settings."""
     path = Path(config.run)
     _check_place(path)
-    started = started_config(path)
-    if overwrite or started is None:
+    if started_config(path) is None:
         check_shallow(config)
-    if path.exists() and overwrite:
-        check_text(config.data, [config.data.train, config.data.valid])
-        for inside in path.iterdir():
-            if inside.name != CONFIG:  # replaced later: a partly emptied folder is still a run
-                remove(inside)
     check_same(config)
     run = Run(path, as_started(config))
     for folder in (path, run.stores, path / CHECKPOINTS):
-        for leftover in list(folder.glob(".*.tmp")):  # of a process that was killed
-            remove(leftover)
+        remove_leftovers(folder)
+    install_prepared(run)
     run.write_config()
     return run
 
@@ -94,28 +86,7 @@ def check_same(config: Config) -> None:
 def check_text(data: DataConfig, names: Iterable[str]) -> None:
     """Read the first pair of each corpus, to find a missing file now and not in an hour."""
     for name in names:
-        next(read_pairs(Path(data.dir), name, data.source, data.target, data.columns))
-
-
-def prepare_run(run: Run, overwrite: bool = False) -> Report | None:
-    """Save the text to score, learn tokenizers and write stores; None if that is already done."""
-    if overwrite:
-        remove(run.stores)
-        remove(run.text)
-    if run.is_prepared:
-        return None
-    run.texts.keep()
-    # A run that has started keeps its vocabulary, and a grown model that of the shallow one.
-    known_by = run.path if run.checkpoints() else run.config.train.grow_from
-    known = Tokenizers.load(Path(known_by)) if known_by else None
-    report = prepare(run.config.data, run.stores, run.path, known)
-    write_json(run.report, report.to_dict())
-    if known is None:
-        learned = Tokenizers.load(run.path)
-        size = run.config.data.vocab_size
-        for sentence in vocabulary_warnings(run.train_store(), learned, size):
-            warn(sentence, stacklevel=3)
-    return report
+        next(read_pairs(data, name))
 
 
 def _check_place(path: Path) -> None:
@@ -127,6 +98,7 @@ def _check_place(path: Path) -> None:
         )
     if Run.is_at(path) or not path.exists():
         return
-    temporary = (inside.name.startswith(f".{CONFIG}.") for inside in path.glob("*"))
-    if not (path.is_dir() and all(temporary)):
+    if path.is_dir():
+        check(path / CONFIG)
+    if not (path.is_dir() and all(is_temporary(inside.name) for inside in path.glob("*"))):
         raise InputError(f"{path} exists but is not a Kutta run; choose another folder.")

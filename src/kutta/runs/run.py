@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from kutta import __version__
-from kutta.box import find_run, is_in_box
+from kutta.box import is_in_box
 from kutta.config import CONFIG, Config
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
-from kutta.files import write_text
+from kutta.integrity import check, recorded
 from kutta.model import TextModel
 from kutta.model.transformer import build_model
 from kutta.model.weights import fill, read_origin, read_shapes, read_tensors
 from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
+from kutta.runs.hub import find_model
 from kutta.runs.texts import Texts
 
 WEIGHTS, METRICS = "model.safetensors", "metrics.jsonl"
@@ -51,7 +52,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path, checkpoint: str | None = None) -> "Run":
-        """The run in a folder, the run of a checkpoint's folder, or a model in the box by name.
+        """The run in a folder or of a checkpoint's folder, or a model of the box or hub by name.
 
         `checkpoint` chooses its weights: "best", "last" or a step. None is the final model, or the
         checkpoint of the folder.
@@ -62,7 +63,7 @@ class Run:
         home = place.parent.parent
         if place.parent.name == FOLDER and os.path.isfile(home / CONFIG):  # maybe pruned meanwhile
             return cls(home, Config.load(home / CONFIG), Checkpoint(Path(folder)))
-        folder = find_run(folder)
+        folder = find_model(folder)
         if (folder / CONFIG).is_file():
             return cls(folder, Config.load(folder / CONFIG))
         for one in sorted(folder.glob(f"*/{CONFIG}"))[:1]:
@@ -86,6 +87,11 @@ class Run:
                 "or wait until training has saved one."
             )
         last = max(saved)
+        if which == "best" and not saved[last].read_state():
+            raise InputError(
+                f"{saved[last].state} is damaged, so the best checkpoint is not known; choose one "
+                f"by its step: {', '.join(map(str, saved))}."
+            )
         step = {"last": last, "best": saved[last].best_step}.get(which, which)
         if step == 0:
             raise InputError(
@@ -117,11 +123,6 @@ class Run:
     def weights(self) -> Path:
         """The final weights, or those of the checkpoint."""
         return self.checkpoint.weights if self.checkpoint else self.final_weights
-
-    @property
-    def hypotheses(self) -> Path:
-        """The folder of translations."""
-        return self.outputs("hypotheses")
 
     def outputs(self, kind: str) -> Path:
         """The folder for what a command writes about the model.
@@ -167,6 +168,7 @@ class Run:
 
     def read_report(self) -> dict[str, Any]:
         """The report of the preparation."""
+        check(self.report)
         return json.loads(self.report.read_text(encoding="utf-8"))
 
     def records(self) -> list[dict[str, Any]]:
@@ -185,7 +187,8 @@ class Run:
 
     def write_config(self) -> None:
         """Save the config in the run."""
-        write_text(self.path / CONFIG, self.config.to_json())
+        with recorded(self.path / CONFIG, create=True) as temporary:
+            temporary.write_text(self.config.to_json(), encoding="utf-8")
 
     def build_model(self) -> TextModel:
         """A newly initialised model with this run's settings and vocabulary."""
@@ -195,11 +198,23 @@ class Run:
     def load_model(self) -> TextModel:
         """The model with the weights of the run or the checkpoint, in evaluation mode."""
         try:
-            return self._read_model()
+            shapes, tensors = read_shapes(self.weights), read_tensors(self.weights)
         except InputError:
             if self.weights.is_file():
                 raise
-            raise InputError(self._without_weights()) from None
+            raise InputError(self._without_weights()) from None  # perhaps pruned meanwhile
+        for side in ("source", "target"):
+            known = len(getattr(self.tokenizers, side))
+            rows = shapes.get(f"{side}_embedding.tokens.weight", (known,))[0]
+            if rows != known:
+                raise InputError(
+                    f"The model {self.weights} was trained with {rows:,} {side} tokens but the "
+                    f"vocabulary in {self.path} has {known:,}; restore the tokenizer it "
+                    "was trained with."
+                )
+        model = self.build_model()
+        fill(model, tensors, str(self.weights))
+        return model.eval()
 
     def _without_weights(self) -> str:
         """Why the weights are missing, in one sentence."""
@@ -214,21 +229,6 @@ class Run:
             f"checkpoint (--checkpoint best, --checkpoint last, or a folder in "
             f"{self.path / FOLDER}), or run `kutta train {self.path}` to resume."
         )
-
-    def _read_model(self) -> TextModel:
-        shapes = read_shapes(self.weights)
-        for side in ("source", "target"):
-            known = len(getattr(self.tokenizers, side))
-            rows = shapes.get(f"{side}_embedding.tokens.weight", (known,))[0]
-            if rows != known:
-                raise InputError(
-                    f"The model {self.weights} was trained with {rows:,} {side} tokens but the "
-                    f"vocabulary in {self.path} has {known:,}; restore the tokenizer it "
-                    "was trained with."
-                )
-        model = self.build_model()
-        fill(model, read_tensors(self.weights), str(self.weights))
-        return model.eval()
 
 
 def read_records(metrics: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The validation and test text of a run, copied into it when its data is prepared.
 
 text/valid.source  text/valid.target
-text/test/NAME.source  text/test/NAME.target  text/test/NAME.raw
+text/test/NAME.source  text/test/NAME.target  text/test/NAME.raw  text/checksums.json
 
 So a run can be moved, trained and scored without its original text. A set that was not copied (it
 was added later, or the run is of an earlier version) is read from data.dir.
@@ -14,7 +14,8 @@ from urllib.parse import quote
 from kutta.config import DataConfig
 from kutta.data.corpus import read_lines, read_pairs
 from kutta.errors import InputError
-from kutta.files import write_text
+from kutta.files import link_or_copy, write_text
+from kutta.integrity import verify
 
 Pairs = list[tuple[str, str]]
 
@@ -51,36 +52,46 @@ class Texts:
             )
         return raw
 
-    def keep(self) -> None:
-        """Copy validation and test sets into the folder, unless they are already there."""
-        assert self.folder is not None
+    def keep(self, place: Path, again: bool = False) -> None:
+        """Copy validation and test sets to a new folder, `again` or from what was kept so far."""
         originals = Texts(None, self.data)
         tests = ((name, _test(name)) for name in self.data.test)
         for name, base in ((self.data.valid, "valid"), *tests):
-            if self._copy(base, "target"):
+            kept = self._copies(base)
+            if kept and not again:
+                for copy in kept:
+                    link_or_copy(copy, place / copy.relative_to(self.folder or ""))
                 continue
             pairs = originals.test(name)
             sides = {
                 "raw": originals.raw_references(name, len(pairs)),
                 "source": [source for source, _ in pairs],
-                "target": [target for _, target in pairs],  # last: the set is complete
+                "target": [target for _, target in pairs],
             }
             for side, lines in sides.items():
                 if lines is not None:
-                    text = "".join(line + "\n" for line in lines)
-                    write_text(self.folder / f"{base}.{side}", text)
+                    write_text(place / f"{base}.{side}", "".join(line + "\n" for line in lines))
 
     def _pairs(self, name: str, base: str) -> Pairs:
-        data, target = self.data, self._copy(base, "target")
+        target = self._copy(base, "target")
         if target is None:
-            return list(read_pairs(Path(data.dir), name, data.source, data.target, data.columns))
-        source = target.with_suffix(".source")
+            return list(read_pairs(self.data, name))
+        source = self._copy(base, "source") or target.with_suffix(".source")
         return list(zip(read_lines(source), read_lines(target), strict=True))
 
+    def _copies(self, base: str) -> list[Path]:
+        """The copied files of a set; none if it was not copied."""
+        if self._copy(base, "target") is None:
+            return []
+        return [path for side in ("raw", "source", "target") if (path := self._copy(base, side))]
+
     def _copy(self, base: str, side: str) -> Path | None:
-        """The copied file of one side of a set; None if it was not copied."""
-        path = self.folder / f"{base}.{side}" if self.folder else None
-        return path if path and path.is_file() else None
+        """The copied file of one side of a set, checked for damage; None if it was not copied."""
+        name = f"{base}.{side}"
+        if self.folder is None or not (self.folder / name).is_file():
+            return None
+        verify(self.folder, [name])
+        return self.folder / name
 
 
 def _test(name: str) -> str:

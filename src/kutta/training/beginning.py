@@ -14,14 +14,11 @@ def begin(model: TextModel, run: Run, stream: BatchStream) -> None:
 
     Both depend only on settings, files and the first batch, so a restart gives the same result.
     """
-    if run.config.train.grow_from:
-        _grow(model, run)
-    elif run.config.model.init == "admin":
-        batch = stream.take(0).to(model.output_weight.device)
-        profile_admin(model, batch.source, batch.target_in)
-
-
-def _grow(model: TextModel, run: Run) -> None:
+    if not run.config.train.grow_from:
+        if run.config.model.init == "admin":
+            batch = stream.take(0).to(model.output_weight.device)
+            profile_admin(model, batch.source, batch.target_in)
+        return
     shallow = Run.load(run.config.train.grow_from)
     if run.vocabulary() != shallow.vocabulary():
         raise InputError(

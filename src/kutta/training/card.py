@@ -1,7 +1,6 @@
 """The model card of a run."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from kutta import __version__
@@ -9,6 +8,7 @@ from kutta.config import Config, ModelConfig
 from kutta.ode.methods import CUSTOM
 from kutta.training.final import Candidate
 from kutta.training.loop import Trainer
+from kutta.training.metadata import front_matter
 from kutta.training.validate import Validation
 
 
@@ -19,16 +19,17 @@ def model_card(
     weights: str,
     tried: Sequence[Candidate] = (),
 ) -> str:
-    """The README.md of a run: the model, the origin of its weights, and how to use it.
+    """The README.md of a run: metadata, the model, the origin of its weights, and how to use it.
 
     `validation` is that of these weights; `tried` are all candidates for the final model.
     """
-    model, name = config.model, Path(config.run).name
-    kind, use = "translation", f'echo "..." | kutta translate {name}'
+    model = config.model
+    kind, use = "translation", 'echo "..." | kutta translate .'
     if config.language_model:
-        kind, use = "language", f"kutta sample {name}"
+        kind, use = "language", "kutta sample ."
     count = sum(parameter.numel() for parameter in trainer.model.parameters())
     lines = [
+        *front_matter(config, validation),
         f"# {direction(config)}, {model.solver}",
         "",
         f"A {kind} model trained with Kutta {__version__}.",
@@ -46,6 +47,7 @@ def model_card(
     if validation is not None:
         bleu = validation.bleu
         score = "" if bleu is None else f", BLEU {bleu.value:.2f} ({bleu.signature})"
+        score = score.replace("|", "\\|")  # within a cell of a table
         lines.append(f"| validation | perplexity {validation.perplexity:.2f}{score} |")
     if tried:
         scored = any(one.validation and one.validation.bleu for one in tried)
@@ -58,7 +60,7 @@ def model_card(
         bleu = one.validation.bleu
         score = f" {bleu.value:.2f} |" if bleu is not None else ""
         lines.append(f"| {name} | {one.validation.perplexity:.2f} |{score}")
-    lines += ["", "Use it from the parent folder:", "", "```sh", use, "```", ""]
+    lines += ["", "Use it from this folder:", "", "```sh", use, "```", ""]
     return "\n".join(lines)
 
 

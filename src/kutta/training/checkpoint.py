@@ -4,12 +4,12 @@ Safetensors and JSON, no pickle. Any number of ranks can resume from a checkpoin
 parameters or without.
 """
 
-import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
+from warnings import warn
 
 import torch
 from torch import Tensor
@@ -19,26 +19,18 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from kutta import __version__
-from kutta.errors import InputError
+from kutta.errors import InputError, Unreadable
 from kutta.files import atomic_path, write_json
+from kutta.integrity import read_manifest, verify, write_manifest
 from kutta.model.weights import fill, own_tensors, read_tensors, write_tensors
-from kutta.runs.checkpoints import Checkpoint, list_checkpoints
+from kutta.runs.checkpoints import WITH_MOMENTS, Checkpoint, list_checkpoints
 from kutta.training.loop import Trainer
 from kutta.training.parallel.distributed import is_sharded
 from kutta.training.parallel.group import SINGLE, LostRank, ProcessGroup
 from kutta.training.parallel.shards import cut_like, read_shards, whole_tensors, write_shards
+from kutta.training.state import Progress, Scale, State
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-@dataclass
-class Progress:
-    """The best validation so far, for early stopping and the best checkpoint."""
-
-    best: float | None = None
-    best_step: int = 0
-    since_best: int = 0
-    by: str = "loss"
 
 
 def save_checkpoint(
@@ -60,17 +52,18 @@ def save_checkpoint(
         if not group.is_main:
             return checkpoint
         write_tensors(weights, written.weights)
-        state = {
-            "step": trainer.step,
-            "position": trainer.position,
-            "pieces": trainer.per_batch,
-            "bad_steps": trainer.bad_steps,
-            "scheduled": scheduled,
-            "scale": {"value": trainer.scale.value, "steady": trainer.scale.steady},
-            "progress": asdict(progress),
-            "versions": {"kutta": __version__, "torch": torch.__version__},
-        }
-        write_json(written.state, state)
+        state = State(
+            step=trainer.step,
+            position=trainer.position,
+            pieces=trainer.per_batch,
+            bad_steps=trainer.bad_steps,
+            scheduled=scheduled,
+            scale=Scale(value=trainer.scale.value, steady=trainer.scale.steady),
+            progress=progress,
+            versions={"kutta": __version__, "torch": torch.__version__},
+        )
+        write_json(written.state, state.to_dict())
+        write_manifest(folder)
     return checkpoint
 
 
@@ -89,36 +82,109 @@ def _folder(path: Path, group: ProcessGroup) -> Generator[Path]:
         yield folder
 
 
+Tensors = dict[str, Tensor]
+
+
 def resume(run: Path, trainer: Trainer) -> Progress | None:
-    """Load the newest checkpoint into the trainer; None if there is none."""
-    checkpoints = list_checkpoints(run)
-    (newest,) = trainer.group.broadcast(checkpoints[-1].step if checkpoints else None)
-    if newest is None:
+    """Load the newest checkpoint that is intact into the trainer; None if there is none.
+
+    Damaged ones are reported and set aside.
+    """
+    opened = _newest_intact(run, trainer) if trainer.group.is_main else None
+    (step,) = trainer.group.broadcast(opened.checkpoint.step if opened else None)
+    if step is None:
         return None
-    checkpoint = Checkpoint.at(run, newest)
-    try:
-        state: dict[str, Any] = json.loads(checkpoint.state.read_text(encoding="utf-8"))
-        tensors = _read(trainer, checkpoint)
+    opened = opened or _open(Checkpoint.at(run, step), trainer)
+    tensors, state = opened.tensors, opened.state
+    with _damage_reported(opened.checkpoint):
+        if not tensors:
+            tensors = read_shards(opened.checkpoint.shards, _layout(trainer), trainer.group)
         weights = [name for name in tensors if name.startswith("weight.")]
         found = {name.removeprefix("weight."): tensors.pop(name) for name in weights}
-        fill(trainer.model, found, str(checkpoint.path))
+        fill(trainer.model, found, str(opened.checkpoint.path))
         _restore_moments(trainer, tensors)
-        trainer.step, trainer.position = state["step"], state["position"]
-        trainer.bad_steps = state["bad_steps"]
-        if trainer.scale.dynamic and "scale" in state:
-            trainer.scale = replace(trainer.scale, **state["scale"])
-        return Progress(**state["progress"])
-    except LostRank:
-        raise  # rank 0 reports the error
-    except (OSError, ValueError, KeyError, TypeError, InputError) as error:
-        before = checkpoints[-2].path.name if len(checkpoints) > 1 else "the start"
+    trainer.step, trainer.position = state.step, state.position
+    trainer.bad_steps = state.bad_steps
+    if trainer.scale.dynamic and state.scale is not None:
+        trainer.scale = replace(trainer.scale, **state.scale.model_dump())
+    return state.progress
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """An intact checkpoint; its tensors are empty if they are in shards."""
+
+    checkpoint: Checkpoint
+    state: State
+    tensors: Tensors
+
+
+def _newest_intact(run: Path, trainer: Trainer) -> _Opened | None:
+    """The newest checkpoint to resume from; those after it are renamed, because they are damaged.
+
+    None if there are no checkpoints. If all are damaged, nothing is renamed.
+    """
+    checkpoints, damage = list_checkpoints(run), dict[Checkpoint, str]()
+    for checkpoint in reversed(checkpoints[-WITH_MOMENTS:]):
+        try:
+            opened = _open(checkpoint, trainer)
+        except Unreadable:
+            raise  # it may be intact
+        except InputError as error:
+            damage[checkpoint] = str(error).removesuffix(".")
+            continue
+        if not read_manifest(checkpoint.path):
+            warn(
+                f"{checkpoint.path} was saved by a version without checksums, so it is not checked "
+                "for damage; the next checkpoint will be.",
+                stacklevel=2,
+            )
+        for one, why in damage.items():
+            aside = one.set_aside()
+            warn(
+                f"The checkpoint {one.path} is damaged ({why}), so training resumes from step "
+                f"{checkpoint.step:,} and computes {one.step - checkpoint.step:,} steps again; the "
+                f"damaged one is now {aside.name}, which you may delete.",
+                stacklevel=2,
+            )
+        return opened
+    if damage:
+        newest = checkpoints[-1]
         raise InputError(
-            f"The checkpoint {checkpoint.path} is damaged ({str(error) or type(error).__name__}); "
-            f"remove that folder and run the same command to resume from {before}."
-        ) from error
+            f"The checkpoint {newest.path} is damaged ({damage[newest]}), and there is no intact "
+            f"one to resume from; restore it from a copy, or remove {newest.path.parent} to start "
+            "over."
+        )
+    return None
 
 
-Tensors = dict[str, Tensor]
+def _open(checkpoint: Checkpoint, trainer: Trainer) -> _Opened:
+    """Read and check a checkpoint on one rank; an InputError says how it is damaged."""
+    try:
+        sharded, manifest = checkpoint.shards.is_dir(), read_manifest(checkpoint.path)
+        needed = {file.name for file in (checkpoint.weights, checkpoint.state)}
+        needed |= set[str]() if sharded else {checkpoint.moments.name}
+        if manifest and (unknown := needed - manifest.files.keys()):
+            raise InputError(f"{min(unknown)} has no checksum")
+        verify(checkpoint.path)
+        text = checkpoint.state.read_bytes()
+        state = State.parse(text, checkpoint.step, trainer.per_batch, trainer.micro_batches)
+        if sharded:
+            return _Opened(checkpoint, state, {})
+        tensors = _named("weight", read_tensors(checkpoint.weights, verified=True))
+        tensors |= read_tensors(checkpoint.moments, verified=True)
+    except FileNotFoundError as error:
+        raise InputError(f"{error.filename} is missing") from error
+    except OSError as error:
+        why = error.strerror or error
+        raise Unreadable(f"Cannot read {error.filename}: {why}; check its permissions.") from error
+    layout = _layout(trainer)
+    for name, tensor in tensors.items():
+        like = layout.get(name)
+        if like is None or (tensor.shape, tensor.dtype) != (like.shape, like.dtype):
+            raise InputError(f"the tensor {name} does not fit the model")
+    _check_moments(tensors, state.step)
+    return _Opened(checkpoint, state, {n: cut_like(t, layout[n]) for n, t in tensors.items()})
 
 
 def _moments(trainer: Trainer) -> Tensors:
@@ -138,17 +204,37 @@ def _named(kind: str, tensors: Mapping[str, Tensor]) -> Tensors:
     return {f"{kind}.{name}": tensor.detach() for name, tensor in tensors.items()}
 
 
-def _read(trainer: Trainer, checkpoint: Checkpoint) -> Tensors:
-    """Weights and moments of a checkpoint, sharded like those of the trainer."""
+def _layout(trainer: Trainer) -> Tensors:
+    """Tensors like those of a checkpoint, by name: sharded like those of the trainer."""
     own = own_tensors(trainer.model)
     layout = _named("step", dict.fromkeys(own, torch.zeros(())))
     for kind in ("weight", *_MOMENTS):
         layout |= _named(kind, own)
-    if checkpoint.shards.is_dir():
-        return read_shards(checkpoint.shards, layout, trainer.group)
-    tensors = _named("weight", read_tensors(checkpoint.weights))
-    tensors |= read_tensors(checkpoint.moments)
-    return {n: cut_like(t, layout[n]) if n in layout else t for n, t in tensors.items()}
+    return layout
+
+
+def _check_moments(tensors: Tensors, step: int) -> None:
+    """Reject moments that Adam cannot have after this many steps."""
+    for name, tensor in tensors.items():
+        kind = name.partition(".")[0]
+        if kind == "exp_avg_sq" and tensor.min() < 0:
+            raise InputError(f"the tensor {name} has negative values")
+        if kind == "step" and not 0 <= tensor <= step:
+            raise InputError(f"the tensor {name} counts more steps than there were")
+
+
+@contextmanager
+def _damage_reported(checkpoint: Checkpoint) -> Generator[None]:
+    """Report what only shows when all ranks read a checkpoint."""
+    try:
+        yield
+    except LostRank:
+        raise  # rank 0 reports the error
+    except (OSError, ValueError, KeyError, TypeError, InputError) as error:
+        raise InputError(
+            f"The checkpoint {checkpoint.path} is damaged ({str(error) or type(error).__name__}); "
+            "remove that folder and run the same command to resume from the one before."
+        ) from error
 
 
 def _restore_moments(trainer: Trainer, left: Tensors) -> None:

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from warnings import warn
 
+from kutta.errors import InputError, Unreadable
+from kutta.integrity import check
 from kutta.runs import Checkpoint, Run
 from kutta.runs.checkpoints import regular_checkpoints
 from kutta.training.validate import Validation, improves
@@ -59,6 +62,13 @@ def final_model_of(run: Run) -> dict[str, Any] | None:
     """The record of the final model if it is there, and what these settings lead to; else None."""
     checkpoints, records = run.checkpoints(), [r for r in run.records() if r["kind"] == "final"]
     if not (checkpoints and records and run.final_weights.is_file() and run.card.is_file()):
+        return None
+    try:
+        check(run.final_weights, "it is made again from the checkpoints")
+    except Unreadable:
+        raise
+    except InputError as error:
+        warn(str(error), stacklevel=2)
         return None
     last = records[-1]
     expected = final_record(run, checkpoints[-1].step, last["ended"], last["weights"])

@@ -31,7 +31,7 @@ from kutta.training.parallel.distributed import (
 )
 from kutta.training.parallel.group import SINGLE, ProcessGroup
 from kutta.training.parallel.lanes import Lane, Lanes
-from kutta.training.precision import LossScale, autocast, set_matrix_products
+from kutta.training.precision import LossScale, autocast
 from kutta.training.schedule import learning_rate
 from kutta.training.validate import Validation
 
@@ -77,6 +77,7 @@ class Trainer:
     module: nn.Module  # the model, or its wrapper for the process group
     lanes: Lanes | None = None
     per_batch: int = 1  # micro-batches per batch (train.pieces)
+    micro_batches: int = 1  # of an update
     step: int = 0
     position: int = 0
     bad_steps: int = 0
@@ -95,7 +96,7 @@ def make_trainer(
     lanes: int = 1,
 ) -> Trainer:
     """A trainer at step 0; several lanes need a single process on a CPU."""
-    set_matrix_products(config)
+    torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
     model.to(device)
     if device.type == "cpu":
         keep_freed_memory()
@@ -114,7 +115,9 @@ def make_trainer(
     )
     in_parallel = Lanes(model, lanes, torch.get_num_threads()) if lanes > 1 else None
     scale, per_batch = LossScale.of(config), max(1, config.pieces)
-    return Trainer(model, optimizer, scale, device, group, module, in_parallel, per_batch)
+    return Trainer(
+        model, optimizer, scale, device, group, module, in_parallel, per_batch, config.micro_batches
+    )
 
 
 def try_largest_batch(trainer: Trainer, stream: BatchStream, config: TrainConfig) -> None:

@@ -21,11 +21,6 @@ def autocast(device: torch.device, config: TrainConfig) -> AbstractContextManage
     return nullcontext() if low is None else torch.autocast(device.type, low, cache_enabled=cached)
 
 
-def set_matrix_products(config: TrainConfig) -> None:
-    """fp32 products in full precision, or in TF32 on tensor cores."""
-    torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
-
-
 @dataclass
 class LossScale:
     """The factor on the loss that keeps fp16 gradients from vanishing; 1 in any other precision.

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -16,14 +16,17 @@ from kutta.files import write_text
 from kutta.runs import Run
 from kutta.training.loop import Step
 from kutta.training.validate import Validation
+from kutta.training.window import Window
 
 
 class Reporter:
     """Writes and prints a run's records. Records after the resumed step are dropped first."""
 
-    def __init__(self, run: Run, first_step: int, console: Console) -> None:
+    def __init__(
+        self, run: Run, first_step: int, console: Console, window: Window | None = None
+    ) -> None:
         self.settings, self.console = run.config.train, console
-        self.unrecorded: list[Step] = []
+        self.window = window or Window()  # since the last record
         self.rate = 0.0
         if run.metrics.is_file():  # drop the records of steps that are repeated after resuming
             kept = [record for record in run.records() if record["step"] <= first_step]
@@ -58,7 +61,7 @@ class Reporter:
 
     def step(self, step: Step) -> None:
         """Report an update."""
-        self.unrecorded.append(step)
+        self.window = self.window.add(step)
         speed = step.tokens_per_second
         self.rate = speed if self.rate == 0.0 else 0.95 * self.rate + 0.05 * speed
         tokens_left = (self.settings.max_steps - step.number) * step.tokens
@@ -71,8 +74,7 @@ class Reporter:
         if step.skipped:
             self.info(f"step {step.number}: the loss or a gradient was not finite; update skipped")
         if step.number % self.settings.log_every == 0:
-            record = _summary(self.unrecorded)
-            self.unrecorded.clear()
+            record, self.window = self.window.record(step), Window()
             self._record(record)
             self.info(
                 f"step {step.number}  epoch {step.epoch}  loss {record['loss']:.3f}  "
@@ -121,27 +123,10 @@ class Reporter:
             file.flush()
 
 
-def _summary(steps: Sequence[Step]) -> dict[str, Any]:
-    """The record of these steps: means over those that were not skipped."""
-    last, used = steps[-1], [step for step in steps if not step.skipped]
-    n = len(used) or math.nan  # if all were skipped, there is no mean
-    tokens = sum(step.tokens for step in steps)
-    return {
-        "kind": "train",
-        "step": last.number,
-        "epoch": last.epoch,
-        "loss": sum(step.loss for step in used) / n,
-        "perplexity": math.exp(min(sum(step.nll for step in used) / n, 50.0)),
-        "lr": last.lr,
-        "grad_norm": sum(step.grad_norm for step in used) / n,
-        "tokens": tokens,
-        "tokens_per_second": tokens / max(sum(step.seconds for step in steps), 1e-9),
-        "skipped": len(steps) - len(used),
-    }
-
-
 class NullReporter:
     """The reporter of all ranks but 0: it reports nothing."""
+
+    window = Window()
 
     def __enter__(self) -> Self:
         return self
@@ -157,17 +142,10 @@ class NullReporter:
     def info(self, text: str, shown: bool = True) -> None: ...
 
 
-def last_validation(run: Run) -> Validation | None:
-    """The newest recorded validation; None if there is none."""
-    records = [record for record in run.records() if record["kind"] == "valid"]
-    return Validation.from_dict(records[-1]) if records else None
-
-
-def validation_at(run: Run, step: int) -> Validation | None:
-    """The recorded validation of this step; None if there is none."""
-    records = (r for r in run.records() if (r["kind"], r["step"]) == ("valid", step))
-    found = next(records, None)
-    return Validation.from_dict(found) if found else None
+def recorded_validation(run: Run, step: int | None = None) -> Validation | None:
+    """The recorded validation of this step, by default the newest; None if there is none."""
+    found = [r for r in run.records() if r["kind"] == "valid" and step in (None, r["step"])]
+    return Validation.from_dict(found[-1]) if found else None
 
 
 @contextmanager

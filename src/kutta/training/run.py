@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
 from warnings import warn
@@ -14,34 +15,24 @@ from rich.console import Console
 from kutta.config import Config, known_keys
 from kutta.config.mistakes import check_names
 from kutta.config.signature import spelled_out
-from kutta.config.warnings import warnings_about
 from kutta.data.batches import BatchStream
 from kutta.errors import InputError
-from kutta.files import write_text
-from kutta.runs import (
-    Run,
-    check_same,
-    check_text,
-    choose_device,
-    locked,
-    open_run,
-    prepare_run,
-    resolve,
-)
-from kutta.runs.device import started_config
+from kutta.runs import Run, check_same, check_text, choose_device, locked, resolve
 from kutta.runs.division import Division, Machine, divide, idle_gpus
 from kutta.runs.growing import check_shallow
 from kutta.runs.opening import at_least_reached
-from kutta.runs.run import JOB
+from kutta.runs.overwriting import finish_replacement, replacement_of
 from kutta.training.beginning import begin
 from kutta.training.card import direction, method_of
-from kutta.training.checkpoint import Progress, resume
+from kutta.training.checkpoint import resume
 from kutta.training.final import final_model_of
 from kutta.training.loop import Step, make_trainer
-from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, job, join, restarts
+from kutta.training.opening import beside, open_to_train, replaces
+from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, join
 from kutta.training.parallel.launch import launch
-from kutta.training.report import NullReporter, Reporter, last_validation
+from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.session import OnStep, Outcome, Session
+from kutta.training.state import Progress
 
 __all__ = ["Outcome", "Step", "dry_run_summary", "local_device", "train", "work"]
 
@@ -56,8 +47,9 @@ def train(
 ) -> Outcome:
     """Prepare the data if needed, train or resume, and write the final model.
 
-    A run that has finished is not touched, unless `overwrite` removes it to start over. Unless a
-    launcher has started this process as a rank, it launches the ranks itself.
+    A run that has finished is not touched. With `overwrite` a new run is trained beside it, which
+    takes its place when it has finished. Unless a launcher has started this process as a rank, it
+    launches the ranks itself.
 
     `on_step` is called with a `Step` after each update, in this process and on rank 0: number,
     epoch, loss, perplexity, lr, grad_norm, tokens, tokens_per_second, and the validation if one was
@@ -70,27 +62,50 @@ def train(
     with ExitStack() as stack:
         group = stack.enter_context(join(device)) if launched else SINGLE
         done: dict[str, Any] | None = None
+        replacing = False
         if group.is_main:
             stack.enter_context(locked(path))
-            done = _open(config, overwrite and not _is_restart(path), device, console)
-        (done,) = group.broadcast(done)
-        run = Run.load(path)
-        if done is not None:
-            return Outcome(path, done["step"], done["ended"], last_validation(run))
-        division = divide(run.config, device, machine, group.world_size if launched else 0)
-        if not launched and (idle := idle_gpus(division, run.config, device, machine)):
-            console.print(idle, highlight=False, markup=False)
-        if group.is_main and run.config.train.shard and division.processes == 1:
-            warn("train.shard = true has no effect: there is one process.", stacklevel=2)
-        if launched or division.processes == 1:
-            return work(run, division, group, device, console, on_step)
-        if on_step is not None:
-            raise InputError(
-                f"on_step cannot be called from the {division.processes} processes that train "
-                "would start; set train.workers = 1, or start this program with torchrun."
-            )
-        ended = launch(path, division.processes, console.quiet)
-        return Outcome(path, **ended, validation=last_validation(run))
+            if replacing := overwrite and replaces(path):
+                config = beside(config, console)
+                stack.enter_context(locked(Path(config.run)))
+            done = open_to_train(config, device, console)
+        ((done, replacing),) = group.broadcast((done, replacing))
+        run = Run.load(replacement_of(path) if replacing else path)
+        outcome = _train(run, done, group, launched, device, machine, console, on_step)
+        if replacing and outcome.ended != "interrupted":
+            if group.is_main:
+                finish_replacement(path)
+            return replace(outcome, run=path)
+        return outcome
+
+
+def _train(
+    run: Run,
+    done: dict[str, Any] | None,
+    group: ProcessGroup,
+    launched: bool,
+    device: torch.device,
+    machine: Machine,
+    console: Console,
+    on_step: OnStep | None,
+) -> Outcome:
+    """Train an open run here or in processes that this one launches, unless it is done."""
+    if done is not None:
+        return Outcome(run.path, done["step"], done["ended"], recorded_validation(run))
+    division = divide(run.config, device, machine, group.world_size if launched else 0)
+    if not launched and (idle := idle_gpus(division, run.config, device, machine)):
+        console.print(idle, highlight=False, markup=False)
+    if group.is_main and run.config.train.shard and division.processes == 1:
+        warn("train.shard = true has no effect: there is one process.", stacklevel=3)
+    if launched or division.processes == 1:
+        return work(run, division, group, device, console, on_step)
+    if on_step is not None:
+        raise InputError(
+            f"on_step cannot be called from the {division.processes} processes that train "
+            "would start; set train.workers = 1, or start this program with torchrun."
+        )
+    ended = launch(run.path, division.processes, console.quiet)
+    return Outcome(run.path, **ended, validation=recorded_validation(run))
 
 
 def _check_arguments(
@@ -145,12 +160,13 @@ def work(
             stack.callback(trainer.lanes.close)
         progress = resume(run.path, trainer) or Progress()
         if progress.by != settings.best:  # a loss cannot be compared with a BLEU
-            progress = Progress(by=settings.best)
+            progress = Progress(by=settings.best, window=progress.window)
         # Read it now: missing text should not end training at the first validation.
         translates = settings.valid_bleu and not run.config.language_model
         pairs = run.texts.valid() if translates and group.is_main else []
-        latest = last_validation(run)
-        reporter = Reporter(run, trainer.step, console) if group.is_main else NullReporter()
+        latest = recorded_validation(run)
+        window = progress.window
+        reporter = Reporter(run, trainer.step, console, window) if group.is_main else NullReporter()
         session = Session(run, trainer, reporter, progress, pairs, whole, latest, on_step)
         return session.run_to_end(stream)
 
@@ -167,83 +183,6 @@ def local_device(name: str) -> torch.device:
             "per GPU (train.workers, or torchrun's --nproc-per-node)."
         )
     return torch.device("cuda", number)
-
-
-def _is_restart(path: Path) -> bool:
-    """Whether torchrun has restarted this job: workers were lost, or nodes joined or left.
-
-    Each node counts its own restarts, so one that joined later has counted none.
-    """
-    file = path / JOB
-    return restarts() > 0 or (file.is_file() and file.read_text(encoding="utf-8") == job())
-
-
-def _open(
-    config: Config, overwrite: bool, device: torch.device, console: Console
-) -> dict[str, Any] | None:
-    """Open the run, resolve its config for the device, and prepare its text.
-
-    If it has finished, nothing is prepared, and the result is the record of its final model.
-    """
-
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    asked, config = config, config if overwrite else at_least_reached(config)
-    if not overwrite:
-        check_same(config)
-    if config.train.max_steps > asked.train.max_steps:
-        say(
-            f"train.max_steps = {asked.train.max_steps:,} is below step {config.train.max_steps:,},"
-            " which this run has reached: training ends there"
-        )
-    if not overwrite and (done := _finished(config, device)) is not None:
-        say(_already(config, done))
-        return done
-    for sentence in warnings_about(config):
-        warn(sentence, stacklevel=3)
-    if device.type == "cpu" and config.train.precision == "fp16":
-        warn(
-            "fp16 is meant for GPUs and much slower than fp32 on a CPU; "
-            "set train.precision = 'fp32'",
-            stacklevel=3,
-        )
-    run = open_run(config, overwrite)
-    run = Run(run.path, resolve(run.config, device))
-    run.write_config()
-    report = prepare_run(run)
-    if report is not None:
-        say(str(report))
-    if job():
-        write_text(run.path / JOB, job())
-    return None
-
-
-def _finished(config: Config, device: torch.device) -> dict[str, Any] | None:
-    """The record of the final model if there is nothing left to do; None if there is.
-
-    Settings that change nothing in the final model are saved if they differ.
-    """
-    path = Path(config.run)
-    if (started := started_config(path)) is None:
-        return None
-    run = Run(path, resolve(config, device))
-    done = final_model_of(run)
-    if done is not None and run.config != started.model_copy(update={"run": config.run}):
-        run.write_config()
-    return done
-
-
-def _already(config: Config, done: dict[str, Any]) -> str:
-    """That a run has ended, and how it could be trained further."""
-    way_on = "raise train.max_steps to train further"
-    if done["ended"] == "early stop":
-        count = config.train.patience
-        way_on = f"train.patience = {count} validations had no new best; raise it to train further"
-    return (
-        f"{config.run} has already finished at step {done['step']:,} (final model: "
-        f"{done['weights']}); {way_on}"
-    )
 
 
 def dry_run_summary(config: Config) -> str:

@@ -12,20 +12,21 @@ import torch
 from kutta.config import TrainConfig
 from kutta.data.batches import BatchStream
 from kutta.files import write_text
+from kutta.metrics.texts import valid_score
 from kutta.model import TextModel, TranslationModel
 from kutta.model.weights import fill
 from kutta.runs import Run
 from kutta.runs.checkpoints import average, mean_weights, prune
 from kutta.training.card import method_of, model_card
-from kutta.training.checkpoint import Progress, save_checkpoint
+from kutta.training.checkpoint import save_checkpoint
 from kutta.training.final import Candidate, candidates, choose, final_record
 from kutta.training.loop import Step, Trainer, fit, try_largest_batch
 from kutta.training.parallel.distributed import is_sharded
 from kutta.training.parallel.shards import whole_tensors
-from kutta.training.report import NullReporter, Reporter, validation_at
+from kutta.training.report import NullReporter, Reporter, recorded_validation
+from kutta.training.state import Progress
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation, held_out_loss, improves
-from kutta.translate.evaluate import valid_score
 from kutta.translate.translator import Translator
 
 OnStep = Callable[[Step], object]
@@ -113,7 +114,8 @@ class Session:
         self._call_back(step, asked)
         ended = "early stop" if enough else "interrupted" if group.any(bool(asked)) else "finished"
         if last or scheduled or better or ended != "finished":
-            save_checkpoint(self.run.path, self.trainer, self.progress, scheduled)
+            progress = replace(self.progress, window=self.reporter.window)
+            save_checkpoint(self.run.path, self.trainer, progress, scheduled)
             if group.is_main:
                 prune(self.run.path, settings.keep_last, self.progress.best_step)
         return ended
@@ -185,7 +187,7 @@ class Session:
             chosen, measured = choose(found, partial(self._try, bleu=by == "bleu"), by)
             validation = self._try(chosen, bleu=True)
         else:
-            validation = validation_at(run, chosen.checkpoints[-1].step)
+            validation = recorded_validation(run, chosen.checkpoints[-1].step)
         average(chosen.checkpoints, run.final_weights)
         card = model_card(run.config, self.trainer, validation, chosen.name, measured)
         write_text(run.card, card)

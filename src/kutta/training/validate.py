@@ -31,10 +31,9 @@ class Validation:
         return math.exp(min(self.nll, 50.0))
 
     def to_dict(self) -> dict[str, Any]:
-        values = asdict(self) | {"perplexity": self.perplexity}
-        values["bleu"] = None if self.bleu is None else self.bleu.value
-        values["signature"] = None if self.bleu is None else self.bleu.signature
-        return values
+        bleu, signature = (self.bleu.value, self.bleu.signature) if self.bleu else (None, None)
+        own = {"perplexity": self.perplexity, "bleu": bleu, "signature": signature}
+        return asdict(self) | own
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Validation":

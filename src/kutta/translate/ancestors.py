@@ -122,9 +122,9 @@ class Buffers:
         for number, array in enumerate(self.arrays):
             _, heads, capacity, width = array.shape
             chosen = self._zeros((total, heads, m + room, width))
-            # The rows of each head: (b, H), then (b, H, m). An empty list has no integers.
-            first: Integers = np.asarray(columns, np.int64)[:, None] * heads + np.arange(heads)
-            rows: Integers = first[:, :, None] * capacity + slots[:, None]
+            # The rows of each head: (b, H), then (b, H, m).
+            sentences, head = np.array(columns, np.int64)[:, None], np.arange(heads, dtype=np.int64)
+            rows: Integers = (sentences * heads + head)[:, :, None] * capacity + slots[:, None]
             chosen[:b, :, :m] = array.reshape(-1, width)[rows]
             self.arrays[number] = chosen
         self.used = m

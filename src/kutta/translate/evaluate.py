@@ -1,27 +1,15 @@
 """Evaluating a model on test sets: translate, save the hypotheses, and score them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
 from kutta.config import DataConfig, DecodeConfig, SearchOptions
-from kutta.data.tokenizer import join_pieces
 from kutta.errors import InputError
 from kutta.files import write_text
-from kutta.metrics import (
-    BLEU,
-    CHRF,
-    Metric,
-    Score,
-    moses_detokenize,
-    moses_rules,
-    moses_signature,
-    multi_bleu,
-    sacre,
-    sacre_bleu,
-)
-from kutta.metrics.score import Counts
+from kutta.metrics import Score
+from kutta.metrics.texts import reference_texts, score_texts
 from kutta.runs import Run
 from kutta.runs.texts import Pairs, Texts
 from kutta.translate.translator import Translator
@@ -49,30 +37,21 @@ class EvalSet:
     pairs: Pairs
     raw: list[str] | None
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
     def references(self, data: DataConfig) -> list[str]:
         """Its references in the form of hypotheses."""
         return reference_texts([target for _, target in self.pairs], data)
 
 
-def evaluate(
-    run: Run,
-    translator: Translator,
-    tests: Sequence[str] = (),
-    data_dir: str | None = None,
-    **search: Unpack[SearchOptions],
-) -> list[Evaluation]:
-    """Score test sets: by default those of the config; from `data_dir` if given."""
-    sets = eval_sets(run, tests, data_dir)
-    return [evaluate_set(run, translator, one, **search) for one in sets]
-
-
 def eval_sets(run: Run, tests: Sequence[str] = (), data_dir: str | None = None) -> list[EvalSet]:
-    """Read the test sets, all before the first is translated."""
+    """Read test sets, by default those of the config, from `data_dir` if given.
+
+    All are read before the first is translated.
+    """
+    names = tests or run.config.data.test
+    if not names:
+        raise InputError("There is no test set; give one, or list them as data.test in the config.")
     texts = texts_of(run, data_dir)
-    pairs_of = {name: texts.test(name) for name in test_names(run, tests)}
+    pairs_of = {name: texts.test(name) for name in names}
     return [
         EvalSet(name, pairs, texts.raw_references(name, len(pairs)))
         for name, pairs in pairs_of.items()
@@ -89,11 +68,11 @@ def evaluate_set(
     """Translate a test set, keep the translations in the run, and score them."""
     decode, data = translator.config.changed(**search), run.config.data
     found = translator.translate([source for source, _ in test.pairs], on_lines=on_lines, **search)
-    path = run.hypotheses / f"{Path(test.name).name}.{data.target}"
+    path = run.outputs("hypotheses") / f"{Path(test.name).name}.{data.target}"
     write_text(path, "".join(line + "\n" for line in found))
     scores = score_texts(found, test.references(data), data, test.raw)
     signature = f"{run.signature}|{_search_signature(decode)}"
-    return Evaluation(test.name, len(test), scores, path, signature)
+    return Evaluation(test.name, len(test.pairs), scores, path, signature)
 
 
 def texts_of(run: Run, data_dir: str | None) -> Texts:
@@ -101,88 +80,6 @@ def texts_of(run: Run, data_dir: str | None) -> Texts:
     if data_dir is None:
         return run.texts
     return Texts(None, run.config.data.model_copy(update={"dir": data_dir}))
-
-
-def test_names(run: Run, tests: Sequence[str]) -> Sequence[str]:
-    """The given test sets, or those of the config."""
-    names = tests or run.config.data.test
-    if not names:
-        raise InputError("There is no test set; give one, or list them as data.test in the config.")
-    return names
-
-
-def reference_texts(lines: Sequence[str], data: DataConfig) -> list[str]:
-    """References in the form of hypotheses: BPE pieces of split text are joined to words."""
-    return [join_pieces(line) for line in lines] if data.tokenizer == "split" else list(lines)
-
-
-def score_texts(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    data: DataConfig,
-    raw: Sequence[str] | None = None,
-) -> list[Score]:
-    """Tokenised BLEU, sacreBLEU and chrF; the last two against `raw` references if given."""
-    metrics = metrics_of(data, raw is not None)
-    texts = {name: references if raw is None or name == "bleu" else raw for name in metrics}
-    return [metric(hypotheses, texts[name]) for name, metric in metrics.items()]
-
-
-def metrics_of(data: DataConfig, raw: bool = False) -> dict[str, Metric]:
-    """The metrics of an evaluation by name, as the text of a run asks for.
-
-    sacreBLEU and chrF are for raw text. Translations of split text are detokenised and scored
-    against raw references (`raw`); without these, name and signature state that the text was
-    tokenised, because such a score is not comparable with sacreBLEU of raw text.
-    """
-    split = data.tokenizer == "split"
-    rules = "" if split and not raw else moses_rules(data.target)
-    lowercase = split and raw and data.lowercased
-    bleu = multi_bleu(language=None if split else rules, split_compounds=data.split_compounds)
-    kinds = {"sacrebleu": BLEU, "chrf": CHRF}
-    metrics = {name: sacre(kind, lowercase=lowercase) for name, kind in kinds.items()}
-    if split and raw:
-        metrics = {name: _detokenised(metric, rules) for name, metric in metrics.items()}
-    elif split:
-        metrics = {name: _of_tokenised_text(metric) for name, metric in metrics.items()}
-    return {"bleu": bleu, **metrics}
-
-
-def _detokenised(metric: Metric, rules: str) -> Metric:
-    """The metric of detokenised hypotheses."""
-
-    def count(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:
-        return metric.count(moses_detokenize(hypotheses, rules), references)
-
-    def score(sums: Counts, references: int) -> Score:
-        found = metric.score(sums, references)
-        return replace(found, signature=f"{found.signature}|detok:{moses_signature(rules)}")
-
-    return Metric(count, score)
-
-
-def _of_tokenised_text(metric: Metric) -> Metric:
-    """The metric with a name and a signature that say that the text was tokenised."""
-
-    def score(sums: Counts, references: int) -> Score:
-        found = metric.score(sums, references)
-        signature = f"{found.signature}|text:tokenised"
-        return replace(found, name=tokenised(found.name), signature=signature)
-
-    return Metric(metric.count, score)
-
-
-def tokenised(metric: str) -> str:
-    """The name of a metric for raw text that was computed on tokenised text."""
-    return f"{metric} (tokenised text)"
-
-
-def valid_score(hypotheses: Sequence[str], references: Sequence[str], data: DataConfig) -> Score:
-    """The validation score during training: tokenised BLEU of split text, else sacreBLEU."""
-    texts = reference_texts(references, data)
-    if data.tokenizer == "split" or data.split_compounds:
-        return metrics_of(data)["bleu"](hypotheses, texts)
-    return sacre_bleu(hypotheses, texts)
 
 
 def _search_signature(decode: DecodeConfig) -> str:

@@ -116,14 +116,14 @@ class _Decoding(Cached):
 
 def sizes_of(model: TextModel) -> Sizes:
     """What decoding with a model keeps."""
-    layers, shape = list(model.decoder.each_layer()), model.decoder.shape
+    layers, settings = list(model.decoder.each_layer()), model.decoder.shape.settings
     crosses = 0 if isinstance(model, LanguageModel) else 1
     return Sizes(
         caches=sum(layer.evaluations for layer in layers),
         memories=crosses and sum(len(layer.sublayers("cross")) for layer in layers),
-        heads=shape.heads,
-        width=shape.settings.d_model // shape.heads,
-        clip=shape.clip,
+        heads=settings.heads,
+        width=settings.d_model // settings.heads,
+        clip=settings.relative_positions,
     )
 
 

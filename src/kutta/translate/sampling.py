@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,13 +62,13 @@ def sample(
     return drawn
 
 
-def _draw(log_probabilities: Floats, uniform: NDArray[np.float64], sampling: Sampling) -> Integers:
+def _draw(log_probabilities: Floats, uniform: NDArray[Any], sampling: Sampling) -> Integers:
     """Sample a token for each row of (B, V) with its uniform number (B,); returns (B,)."""
     # A row without finite log-probabilities ends.
     hopeless: NDArray[np.bool_] = log_probabilities.max(axis=1) == -math.inf
     weights = log_probabilities.astype(np.float64)
     weights[hopeless, EOS] = 0.0
-    words: Integers = np.broadcast_to(np.arange(weights.shape[1]), weights.shape)
+    words: Integers = np.broadcast_to(np.arange(weights.shape[1], dtype=np.int64), weights.shape)
     if sampling.top_k or sampling.top_p < 1.0:
         words = np.argsort(-weights, axis=1, kind="stable")
         words = words[:, : sampling.top_k or None]

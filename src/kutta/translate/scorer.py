@@ -78,7 +78,8 @@ class _Together:
         with np.errstate(invalid="ignore"):
             summed = np.log(np.exp(each - highest).sum(axis=0)) + highest
         # A token that is impossible for all of them is -inf - -inf above.
-        mean: Floats = np.where(highest == -math.inf, highest, summed - math.log(len(self.members)))
+        shared: Floats = summed - math.log(len(self.members))
+        mean: Floats = np.where(highest == -math.inf, highest, shared)
         return best_of(mean.astype(np.float32), count)
 
     def extend(self, parents: Integers) -> None:
@@ -140,7 +141,7 @@ def best_of(log_probabilities: Floats, count: int) -> Continuations:
     rows, vocabulary = log_probabilities.shape
     ends = log_probabilities[:, EOS]
     if count >= vocabulary:
-        ids: Integers = np.tile(np.arange(vocabulary), (rows, 1))
+        ids: Integers = np.tile(np.arange(vocabulary, dtype=np.int64), (rows, 1))
         return Continuations(log_probabilities, ids, ends)
     order = np.argsort(-log_probabilities, axis=1, kind="stable")[:, :count]
     values = np.take_along_axis(log_probabilities, order, axis=1)

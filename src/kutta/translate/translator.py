@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 from pydantic import Field, InstanceOf
 
 from kutta.config import DecodeConfig, Sampling, SearchOptions, Section
-from kutta.config.mistakes import check_names, in_one_sentence
+from kutta.config.mistakes import check_names
 from kutta.config.signature import spelled_out
 from kutta.data.tokenizer import EOS, Tokenizers
 from kutta.errors import InputError
@@ -54,9 +54,9 @@ class _Request(Section):
 
     decode: DecodeConfig
     n_best: int = Field(ge=1)
-    sampling: InstanceOf[Sampling] | None
-    chunk: int | None = Field(ge=1)
-    on_lines: Callable[[int], None] | None
+    sampling: InstanceOf[Sampling] | None = None
+    chunk: int | None = Field(default=None, ge=1)
+    on_lines: Callable[[int], None] | None = None
 
     def mistakes(self) -> Iterator[str]:
         if self.sampling is None and self.n_best > self.decode.beam:
@@ -186,16 +186,10 @@ class Translator:
         check_names(options, Options.__annotations__)
         if isinstance(lines, str) or not isinstance(cast(object, lines), Iterable):
             raise InputError(f"Give a list of lines to translate, not {_one(lines)}.")
-        search = {name: options.get(name) for name in SearchOptions.__annotations__}
-        with in_one_sentence():
-            request = _Request(
-                decode=self.config.changed(**cast(SearchOptions, search)),
-                n_best=n_best,
-                sampling=options.get("sampling"),
-                chunk=options.get("chunk"),
-                on_lines=options.get("on_lines"),
-            )
-        return self._stream(lines, request)
+        others: dict[str, Any] = {**options}
+        search = {name: others.pop(name, None) for name in SearchOptions.__annotations__}
+        decode = self.config.changed(**cast(SearchOptions, search))
+        return self._stream(lines, _Request(decode=decode, n_best=n_best, **others))
 
     def _stream(self, lines: Iterable[str], request: _Request) -> Iterator[list[Scored]]:
         encoded = (self._encode(number, text) for number, text in enumerate(lines))

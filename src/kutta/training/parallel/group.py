@@ -78,10 +78,6 @@ class ProcessGroup:
             dist.broadcast_object_list(sent, src=0, group=self.gloo)
         return sent
 
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        self.sum(0.0)
-
 
 SINGLE = ProcessGroup()
 
@@ -94,11 +90,6 @@ def is_launched() -> bool:
 def is_main_process() -> bool:
     """Whether this process is the one that reports to the user."""
     return os.environ.get("RANK", "0") == "0"
-
-
-def restarts() -> int:
-    """How often the launcher has restarted the ranks of this machine."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def job() -> str:

@@ -8,13 +8,14 @@ import os
 import signal
 import socket
 import sys
+import warnings
 from pathlib import Path
 
 from rich.console import Console
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
 from kutta.data.workers import end_with
-from kutta.errors import InputError
+from kutta.errors import InputError, show_warning
 from kutta.files import write_json
 from kutta.runs import Run
 from kutta.runs.division import Machine, divide
@@ -25,6 +26,7 @@ from kutta.training.run import local_device, work
 def main() -> None:
     """Train as the rank given by the environment."""
     folder, outcome, launcher, quiet = sys.argv[1:]
+    warnings.showwarning = show_warning
     _killed_with_parent()
     end_with(int(launcher))
     # The ranks are on this machine, whatever its name resolves to.

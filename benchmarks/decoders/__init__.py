@@ -1,0 +1,1 @@
+"""The programs that translate side by side, one module each."""

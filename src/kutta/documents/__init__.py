@@ -1,0 +1,1 @@
+"""Text as people have it: sentences of paragraphs, and files of several formats."""

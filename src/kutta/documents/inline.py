@@ -1,0 +1,189 @@
+"""Paragraphs in which parts differ: links and emphasis of HTML, runs of a word processor.
+
+A sentence is translated as a whole, because its parts alone translate badly. Its parts are then
+found in the translation: a part that differs is also translated by itself, and cut out where that
+translation occurs. If it does not occur, each part of the sentence gets its own translation.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from kutta.documents.sentences import Fits, Translate, has_words, is_short, split_text
+
+Role = Literal["plain", "marked", "fixed"]
+_FINAL = ".!?。！？"
+
+
+class Part(NamedTuple):
+    """A part of a paragraph: plain text, text that differs, or text that is not translated."""
+
+    text: str
+    role: Role = "plain"
+
+
+@dataclass
+class _Piece:
+    """What one sentence has of a part."""
+
+    part: int
+    text: str
+    role: Role
+
+    @property
+    def is_located(self) -> bool:
+        """Whether it is looked for in the translation of its sentence."""
+        return self.role != "plain" and any(map(str.isalnum, self.text))
+
+    @property
+    def is_translated(self) -> bool:
+        return self.role != "fixed" and has_words(self.text)
+
+
+@dataclass
+class _Text:
+    """A sentence or a gap between two, as the pieces it has of the parts."""
+
+    pieces: list[_Piece]
+    new: list[str] | None  # of the pieces; None until a sentence is translated
+
+    @property
+    def whole(self) -> str:
+        return _one_line("".join(piece.text for piece in self.pieces))
+
+
+def translate_paragraphs(
+    paragraphs: Iterable[Sequence[Part]],
+    translate: Translate,
+    language: str = "",
+    fits: Fits = is_short,
+    *,
+    lines: bool = True,
+) -> list[list[str]]:
+    """The new text of each part of each paragraph; spacing between sentences stays.
+
+    Line breaks end sentences unless `lines` is False.
+    """
+    paragraphs = list(paragraphs)
+    read = [list(_read(parts, language, fits, lines)) for parts in paragraphs]
+    sentences = [text for texts in read for text in texts if text.new is None]
+    known: dict[str, str] = {}
+    _look_up(known, (need for text in sentences for need in _first_needs(text)), translate)
+    for text in sentences:
+        text.new = _place(text.pieces, known[text.whole], known)
+    missed = [text for text in sentences if text.new is None]
+    alone = (piece for text in missed for piece in text.pieces if piece.is_translated)
+    _look_up(known, (_one_line(piece.text) for piece in alone), translate)
+    for text in missed:
+        text.new = [_alone(piece, known) for piece in text.pieces]
+    return [_write(parts, texts) for parts, texts in zip(paragraphs, read, strict=True)]
+
+
+def _read(parts: Sequence[Part], language: str, fits: Fits, lines: bool) -> Iterator[_Text]:
+    """The gaps and sentences of a paragraph in order."""
+    split = split_text("".join(part.text for part in parts), language, fits, lines=lines)
+    cursor = _Cursor(parts)
+    for gap, sentence in zip(split.gaps, [*split.sentences, ""], strict=True):
+        between = list(cursor.take(len(gap)))
+        yield _Text(between, [piece.text for piece in between])
+        pieces = list(cursor.take(len(sentence)))
+        changes = any(piece.is_translated for piece in pieces)
+        yield _Text(pieces, None if changes else [piece.text for piece in pieces])
+
+
+class _Cursor:
+    """Reads the concatenated parts a number of characters at a time."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts, self.part, self.offset = parts, 0, 0
+
+    def take(self, count: int) -> Iterator[_Piece]:
+        while count:
+            part = self.parts[self.part]
+            text = part.text[self.offset : self.offset + count]
+            if text:
+                yield _Piece(self.part, text, part.role)
+            count -= len(text)
+            self.offset += len(text)
+            if self.offset == len(part.text) and count:
+                self.part, self.offset = self.part + 1, 0
+
+
+def _first_needs(text: _Text) -> Iterator[str]:
+    """What is translated first: the sentence, and its parts that are to be found in it."""
+    yield text.whole
+    if len(text.pieces) > 1:
+        yield from (_one_line(p.text) for p in text.pieces if p.is_located and p.is_translated)
+
+
+def _look_up(known: dict[str, str], texts: Iterable[str], translate: Translate) -> None:
+    """Translate what is not known yet, each text once."""
+    new = [text for text in dict.fromkeys(texts) if text not in known]
+    known.update(zip(new, translate(new), strict=True) if new else ())
+
+
+def _place(pieces: list[_Piece], target: str, known: dict[str, str]) -> list[str] | None:
+    """The translation of a sentence, cut into its pieces; None if a piece is not found in it."""
+    if len(pieces) == 1:
+        return [target]
+    spans: list[tuple[int, int] | None] = []
+    at, length, read = 0, sum(len(piece.text) for piece in pieces), 0
+    for piece in pieces:
+        expected = len(target) * read / length
+        read += len(piece.text)
+        span = _locate(piece, known, target, at, expected) if piece.is_located else None
+        if piece.is_located and span is None:
+            return None
+        if span is None and spans and spans[-1] is None:
+            return None  # nothing says where one of them ends
+        spans.append(span)
+        at = span[1] if span else at
+    cuts = [0]
+    for piece, (one, other) in zip(pieces, pairwise(spans), strict=False):
+        cut = one[1] if one else other[0] if other else len(target)
+        spaced = one and piece.text[-1:].isspace() and target[cut : cut + 1].isspace()
+        cuts.append(cut + 1 if spaced else cut)
+    cuts.append(len(target))
+    return [target[start:end] for start, end in pairwise(cuts)]
+
+
+def _locate(
+    piece: _Piece, known: dict[str, str], target: str, at: int, expected: float
+) -> tuple[int, int] | None:
+    """Where a piece is in the translation of its sentence, from `at` on; nearest to `expected`."""
+    text = _one_line(piece.text)
+    if piece.is_translated:
+        ending = text[-1] in _FINAL
+        text = known[text].strip()
+        text = text if ending else text.rstrip(_FINAL)  # a part is not a sentence
+    if not text:
+        return None
+    edges = [r"\b" if re.match(r"\w", one) else "" for one in (text[0], text[-1])]
+    pattern = f"{edges[0]}{re.escape(text)}{edges[1]}"
+    compiled = re.compile(pattern, re.IGNORECASE if piece.is_translated else 0)
+    found = [match.span() for match in compiled.finditer(target, at)]
+    return min(found, key=lambda span: abs(span[0] - expected)) if found else None
+
+
+def _write(parts: Sequence[Part], texts: list[_Text]) -> list[str]:
+    """The new texts of the parts of a paragraph."""
+    written: list[list[str]] = [[] for _ in parts]
+    for text in texts:
+        for piece, new in zip(text.pieces, text.new or (), strict=True):
+            written[piece.part].append(new)
+    return ["".join(some) for some in written]
+
+
+def _alone(piece: _Piece, known: dict[str, str]) -> str:
+    """A piece translated by itself, with the white space around it."""
+    if not piece.is_translated:
+        return piece.text
+    start = len(piece.text) - len(piece.text.lstrip())
+    end = len(piece.text.rstrip())
+    return piece.text[:start] + known[_one_line(piece.text)] + piece.text[end:]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
