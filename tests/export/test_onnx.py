@@ -1,8 +1,6 @@
 """Exported graphs against torch: the same continuations of every method, and the same text."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -138,27 +136,6 @@ def test_an_export_translates_as_its_run(toy_run: Path, folder: Path) -> None:
     assert Translator.load([folder, folder]).translate(LINES) == expected.translate(LINES)
     for one, other in zip(expected.hypotheses(LINES, 2), found.hypotheses(LINES, 2), strict=True):
         assert [text for text, _ in one] == [text for text, _ in other]
-
-
-def test_torch_is_not_needed(folder: Path, tmp_path: Path) -> None:
-    """A process in which torch, pyarrow and others of kutta[train] cannot be imported."""
-    blocked = ("torch", "pyarrow", "onnx", "matplotlib", "safetensors", "tensorboard", "sacrebleu")
-    code = f"""
-import sys
-for name in {blocked}:
-    sys.modules[name] = None
-from kutta import Translator
-print(Translator.load({str(folder)!r}).translate(["ba be"])[0])
-sys.argv = ["kutta", "translate", {str(folder)!r}]
-from kutta.cli import main
-main()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], input="ba be\n", capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
-    assert first == second == Translator.load(folder).translate(["ba be"])[0]
 
 
 def damage(folder: Path, copy: Path, change: Any) -> str:

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 from kutta.cli.app import app
-from kutta.errors import InputError, show_warning
+from kutta.errors import InputError, not_installed, show_warning
 
 # Each module adds its commands to the app, in the order in which `kutta --help` lists them.
 from kutta.cli import run  # isort: skip
@@ -46,6 +46,8 @@ def main() -> None:
         app()
     except InputError as error:
         _fail(_with_corpus(error), 2, error.rank)
+    except ModuleNotFoundError as error:
+        _fail(str(not_installed(error)), 2)
     except BrokenPipeError:
         sys.stderr.close()  # the reader has exited (e.g. `| head`)
         sys.exit(141)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kutta.errors import InputError
+from kutta.errors import InputError, not_installed
 from kutta.runtime import Exported, is_exported, open_export
 from kutta.translate.exported import ExportedModel
 
@@ -31,8 +31,11 @@ def load_exports(folders: Sequence[str | Path]) -> tuple[list[ExportedModel], Ex
 
 def load_runs(folders: Sequence[str | Path]) -> "tuple[list[TranslationModel], Run]":
     """The models of runs or checkpoints with the same vocabulary, and the first run."""
-    from kutta.model import TranslationModel
-    from kutta.runs import Run
+    try:
+        from kutta.model import TranslationModel
+        from kutta.runs import Run
+    except ModuleNotFoundError as error:
+        raise not_installed(error) from None
 
     if not folders:
         raise InputError("There is no model to translate with; give at least one run.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from kutta.config import DecodeConfig, Sampling
 from kutta.data.tokenizer import UNK, Tokenizer
-from kutta.errors import InputError
+from kutta.errors import InputError, not_installed
 from kutta.runtime import is_exported, open_export
 from kutta.translate.exported import ExportedModel, check_device
 from kutta.translate.hypothesis import one_line
@@ -27,8 +27,11 @@ def load_language_model(folder: str | Path) -> "tuple[LanguageModel | ExportedMo
         if not exported.is_language_model:
             raise InputError(_translates(folder))
         return ExportedModel(exported), exported.tokenizers.target
-    from kutta.model import LanguageModel
-    from kutta.runs import Run
+    try:
+        from kutta.model import LanguageModel
+        from kutta.runs import Run
+    except ModuleNotFoundError as error:
+        raise not_installed(error) from None
 
     run = Run.load(folder)
     model = run.load_model()
