@@ -19,11 +19,11 @@ from kutta.ode.methods import METHODS
 from kutta.runs import Run
 from kutta.runtime.directory import DECODER, ENCODER, EXPORT, Exported, Facts
 from kutta.runtime.session import Session
-from kutta.translate import Translator, beam_search
+from kutta.translate import Translator, beam_search, workers
 from kutta.translate.exported import ExportedModel
 from kutta.translate.pytorch import SingleModel
 from kutta.translate.scorer import Scorer
-from kutta.translate.workers import Arrangement, cores
+from kutta.translate.workers import Arrangement
 from tests.conftest import toy_config
 
 VOCABULARY = 61
@@ -216,12 +216,18 @@ def test_workers_share_one_model_and_keep_the_order(folder: Path) -> None:
     stream.close()  # type: ignore[attr-defined]  # the workers end with it
 
 
-def test_the_first_lines_decide_how_cores_are_used(folder: Path) -> None:
-    alone, many = Translator.load(folder), Translator.load(folder)
-    alone.translate(["ba"])
-    many.translate(["ba", "be"])
-    assert alone.arrangement == Arrangement(1, cores())
-    assert many.arrangement == Arrangement(cores(), 1)
+def test_a_line_alone_uses_all_cores_until_several_come(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "cores", lambda: 3)
+    translator = Translator.load(folder)
+    used = list[tuple[Any, list[int]]]()
+    for lines in (["ba"], ["be"], ["ba", "be"], ["ba"]):
+        translator.translate(lines)
+        (model,) = translator.models
+        used.append((translator.arrangement, [s.threads for s in model.sessions]))
+    single, several = (Arrangement(1, 3), [3, 3]), (Arrangement(3, 1), [1, 1])
+    assert used == [single, single, several, several]
 
 
 def test_an_error_in_a_worker_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ class Session:
         options: Any = cast(Any, onnxruntime).SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        # Threads that wait do not occupy cores, which other workers and programs need.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3  # errors only: they come as exceptions too
         # Memory that shapes of the moment need would never be given back.
         options.enable_mem_pattern = False
@@ -30,6 +32,7 @@ class Session:
         except Exception as error:  # onnxruntime has a class of its own for every kind of failure
             why = str(error).splitlines()[0][:200]
             raise InputError(f"onnxruntime cannot open {path} ({why}); export it again.") from None
+        self.threads = threads
         self.inputs = [value.name for value in cast(Any, self._session).get_inputs()]
         self.outputs = [value.name for value in cast(Any, self._session).get_outputs()]
 

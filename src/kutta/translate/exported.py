@@ -29,12 +29,15 @@ class ExportedModel:
     @property
     def sessions(self) -> list[Session]:
         """The encoder, if there is one, and the decoder; opened when first used."""
-        return self._sessions or self.open(1)
+        with self._opening:
+            found = self._sessions
+        return found or self.open(1)
 
     def open(self, threads: int) -> list[Session]:
-        """Open the graphs with this many threads for a product, unless they are open."""
+        """Open the graphs with this many threads for a product, unless they are open so."""
         with self._opening:
-            if not self._sessions:
+            if not self._sessions or self._sessions[0].threads != threads:
+                self._sessions = []  # let go of the weights before they are read again
                 self._sessions = [Session(path, threads) for path in self.exported.graphs]
             return self._sessions
 

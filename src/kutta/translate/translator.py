@@ -227,8 +227,8 @@ class Translator:
         return [found.get(line.number, [("", 0.0)]) for line in chunk]
 
     def _arrange(self, lines: int) -> int:
-        """The number of workers; the first lines decide, as the graphs are opened for them."""
-        if self.arrangement is None:
+        """The number of workers. Once several lines have come, the graphs stay open for them."""
+        if self.arrangement is None or (lines > 1 and self.arrangement.threads > 1):
             self.arrangement = Arrangement.of(lines, self.workers)
             for model in self.models:
                 cast(ExportedModel, model).open(self.arrangement.threads)
