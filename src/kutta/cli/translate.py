@@ -94,6 +94,10 @@ def translate(
             show_default="as many as cores",
         ),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue --output where a killed command stopped."),
+    ] = False,
     json: AsJson = False,
     **search: Unpack[SearchOptions],
 ) -> None:
@@ -119,7 +123,7 @@ def translate(
     sampling = Sampling(**given) if sample else None  # type: ignore[arg-type]
     runs, input = _without_file(runs, input)
     translate_text(
-        runs, input, output, n_best, sampling, device, json, checkpoint, workers, **search
+        runs, input, output, n_best, sampling, device, json, checkpoint, workers, resume, **search
     )
 
 
