@@ -51,8 +51,8 @@ TYPED = {
     "wmt14-en-de-base or wmt14-en-de-big or wmt14-en-fr-base?",
     "translate runs/mien": "There is no folder runs/mien; did you mean runs/mine?",
     "translate mine": "There is no folder mine; did you mean runs/mine?",
-    "evaluate runs/mine tset": "There is no tset.xx (nor tset.xx.gz, tset.xx.zst) in text; it has "
-    "test.xx.",
+    "evaluate runs/mine tset": "The text of 'tset' is not in runs/mine/text, which has test, "
+    "valid; give one of these, or the folder of the text with --data-dir (text in training).",
     "data get multi30": "There is no corpus 'multi30'; did you mean multi30k or multi30k-bpe?",
     # A file where a folder is meant, and the reverse.
     "translate mine.toml": "mine.toml is a file; give the run directory, which its setting run "

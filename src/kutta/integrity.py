@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from kutta.errors import InputError, Unreadable
 from kutta.files import atomic_path, is_temporary, remove, write_json, writing
+from kutta.parsing import read_json
 
 MANIFEST = "checksums.json"
 BLOCK = 1 << 20  # bytes of a file that share a checksum
@@ -63,7 +64,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a folder; None if it has none."""
     path = folder / MANIFEST
     try:
-        values: Any = json.loads(path.read_text(encoding="utf-8"))
+        values: Any = read_json(path)
         if values["kutta"] != _FORMAT or values["sha256"] != _digest(values):
             raise ValueError("it does not match its own checksum")
         files = {_inside(name): _sums(entry) for name, entry in values["files"].items()}
@@ -77,7 +78,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     except OSError as error:
         why = error.strerror or error
         raise Unreadable(f"Cannot read {path}: {why}; check its permissions.") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path} is damaged ({error or type(error).__name__}); copy the folder again, or "
             "remove that file to use the others unchecked."

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from kutta import limits
 from kutta.config import Config
 from kutta.errors import InputError
 from kutta.runs.checkpoints import list_checkpoints
-from kutta.training import memory
 from kutta.training.memory import no_more_than_there_is, out_of_memory
 
 Configure = Callable[..., Config]
@@ -21,9 +21,9 @@ needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits memory 
 # `kutta train` on a machine that has as many MB to give as the first argument says.
 ON_A_SMALL_MACHINE = """
 import sys
-from kutta.training import memory
-free, real = int(sys.argv.pop(1)) << 20, memory._bytes
-memory._bytes = lambda file, *names: free if "MemAvailable" in names else real(file, *names)
+from kutta import limits
+free, real = int(sys.argv.pop(1)) << 20, limits.proc_bytes
+limits.proc_bytes = lambda file, *names: free if "MemAvailable" in names else real(file, *names)
 from kutta.cli import main
 main()
 """
@@ -109,13 +109,13 @@ def test_memory_is_limited_to_what_is_there_and_only_for_a_while() -> None:
 def test_a_container_has_less_than_its_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_GROUP", tmp_path / "nowhere")
-    machine = memory._available()
-    monkeypatch.setattr(memory, "_GROUP", tmp_path)
+    monkeypatch.setattr(limits, "_CONTROL_GROUP", tmp_path / "nowhere")
+    machine = limits.available_memory()
+    monkeypatch.setattr(limits, "_CONTROL_GROUP", tmp_path)
     (tmp_path / "memory.stat").write_text("anon 3000\nfile 9000\n")
     for most, free in (("10000", 7000), ("2000", 0), ("max", machine)):
         (tmp_path / "memory.max").write_text(f"{most}\n")
-        assert memory._available() == pytest.approx(free, rel=0.2)
+        assert limits.available_memory() == pytest.approx(free, rel=0.2)
 
 
 @needs_linux

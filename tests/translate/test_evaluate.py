@@ -214,6 +214,10 @@ def split_run(tmp_path: Path, toy_run: Path) -> MakeRun:
         toy = Run.load(toy_run)
         run = Run(tmp_path / "run", toy.config.model_copy(update={"data": data(**section)}))
         run.path.mkdir()
+        for language in ("en", "de"):
+            (tmp_path / f"valid.{language}").write_text("one\n")
+        if section["test"] == ["test"]:
+            run.texts.keep()
         run.final_weights.write_bytes(toy.final_weights.read_bytes())
         return run, Fixed.load(toy_run, "cpu")
 
@@ -249,7 +253,7 @@ def test_a_raw_reference_of_another_length_is_found_before_translating(split_run
     run, fixed = split_run(raw_references={"test": "raw.de"})
     (Path(run.config.data.dir) / "raw.de").write_text("nur eins\n")
     with pytest.raises(InputError, match="has 1 lines but the test set 'test' has 2"):
-        evaluate(run, fixed)
+        evaluate(run, fixed, ["test"], run.config.data.dir)
     assert not hasattr(fixed, "asked")
 
 
@@ -341,6 +345,7 @@ def test_score_finds_the_test_set_by_the_name_of_the_file(split_run: MakeRun) ->
     run, fixed = split_run(test=["test", "other"])
     for language in ("en", "de"):
         (Path(run.config.data.dir) / f"other.{language}").write_text("eins .\nzwei .\n")
+    run.texts.keep()
     run.write_config()
     test, other = evaluate(run, fixed)
     found = [

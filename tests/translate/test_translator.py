@@ -22,7 +22,7 @@ from kutta.model.weights import own_tensors, read_tensors, write_tensors
 from kutta.runs import choose_device
 from kutta.translate import Sampling, Translator, beam_search
 from kutta.translate.scorer import Ensemble, SingleModel
-from kutta.translate.translator import LONGEST_SOURCE
+from kutta.translate.segments import SHORTEST_LIMIT
 
 WORDS = [f"w{i}" for i in range(12)]
 SPLIT = Pretokenized(WORDS)
@@ -131,17 +131,26 @@ def test_a_stream_answers_before_its_end() -> None:
     assert first == translator().translate(["w0", "w1", "w2", "w3", "w4"])
 
 
-def test_a_monstrous_line_is_cut_and_told() -> None:
+def test_a_monstrous_line_is_translated_in_segments_and_told() -> None:
     told: list[str] = []
-    source = " ".join(WORDS * 10_000)
+    words = (WORDS * 100)[: 3 * SHORTEST_LIMIT + 5]
     subject = translator()
     subject.warn = told.append
-    cut = " ".join(source.split()[:LONGEST_SOURCE])
-    translated = subject.translate(["w1", source, "w2"], max_length=3)
-    assert translated == subject.translate(["w1", cut, "w2"], max_length=3)
-    assert told == ["Line 2 has 120,000 tokens; only the first 1,024 are translated."]
-    with pytest.warns(UserWarning, match="Line 1 has 120,000 tokens"):
-        translator().translate([source], max_length=1)
+    lines = ["w1", " ".join(words), "w2"]
+    starts = range(0, len(words), SHORTEST_LIMIT)
+    segments = [" ".join(words[at : at + SHORTEST_LIMIT]) for at in starts]
+    first, *parts, last = subject.translate(["w1", *segments, "w2"], max_length=3)
+    assert subject.translate(lines, max_length=3) == [first, " ".join(parts), last]
+    assert told == ["Line 2 has 773 tokens; it is translated in 4 segments."]
+    done: list[int] = []
+    subject.translate(lines, max_length=3, on_lines=done.append)
+    assert sum(done) == len(lines)
+    best = subject.hypotheses(lines, n_best=2, max_length=3)[1]
+    each = subject.hypotheses(segments, n_best=2, max_length=3)
+    assert best[1][0] == " ".join(found[1][0] for found in each)
+    assert best[0][1] == pytest.approx(sum(found[0][1] for found in each) / 4, abs=1e-5)
+    with pytest.warns(UserWarning, match="Line 1 has 773 tokens"):
+        translator().translate([lines[1]], max_length=1)
 
 
 def test_a_model_trained_on_the_beginnings_of_sources_reads_no_more_and_says_nothing() -> None:
@@ -151,10 +160,10 @@ def test_a_model_trained_on_the_beginnings_of_sources_reads_no_more_and_says_not
     subject = Translator(*parts, max_source=3)
     cut = [" ".join(line.split()[:3]) for line in lines]
     assert subject.translate(lines) == whole.translate(cut) != whole.translate(lines)
-    longer = Translator(*parts, max_source=LONGEST_SOURCE + 2)
-    ends = ["w1 " * (LONGEST_SOURCE + 1) + rest for rest in ("w2 w3", "w2 w4", "w3 w4")]
+    longer = Translator(*parts, max_source=SHORTEST_LIMIT + 2)
+    ends = ["w1 " * (SHORTEST_LIMIT + 1) + rest for rest in ("w2 w3", "w2 w4", "w3 w4")]
     one, other, another = longer.hypotheses(ends, max_length=4)
-    assert one == other != another  # it reads to where it was trained, not to LONGEST_SOURCE
+    assert one == other != another  # it reads to where it was trained, not to SHORTEST_LIMIT
     assert told == []
 
 

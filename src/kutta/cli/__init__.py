@@ -3,11 +3,10 @@
 Wrong input gives one sentence on standard error and exit code 2, never a traceback.
 """
 
-import os
-import sys
 import warnings
 from pathlib import Path
 
+from kutta.cli import failure
 from kutta.cli.app import app
 from kutta.errors import InputError, show_warning
 
@@ -42,17 +41,9 @@ __all__ = [
 
 
 def main() -> None:
-    """Run the command line; an expected failure is one sentence and an exit code."""
+    """Run the command line; every failure is one sentence and an exit code."""
     warnings.showwarning = show_warning
-    try:
-        app()
-    except InputError as error:
-        _fail(_with_corpus(error), 2, error.rank)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has exited (e.g. `| head`)
-        sys.exit(141)
-    except KeyboardInterrupt:  # elsewhere than in a command, which says more (app.py)
-        _fail("interrupted", 130)
+    failure.run(app, _with_corpus)
 
 
 def _with_corpus(error: InputError) -> str:
@@ -69,11 +60,3 @@ def _with_corpus(error: InputError) -> str:
         return str(error)
     place = "" if root == Path("data") else f" --dir {root}"
     return f"{str(error).removesuffix('.')}; `kutta data get {name}{place}` downloads it."
-
-
-def _fail(sentence: str, code: int, rank: int = 0) -> None:
-    # Before the ranks of torchrun join, all have the same error: local rank 0 prints it. A later
-    # error is printed by the rank that reports it.
-    if os.environ.get("LOCAL_RANK", "0") == "0" or rank:
-        print(f"kutta{f' (rank {rank})' if rank else ''}: {sentence}", file=sys.stderr)
-    sys.exit(code)

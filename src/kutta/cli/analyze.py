@@ -35,7 +35,7 @@ def analyze(
         typer.Option(
             metavar="DIR",
             help="Read the text files from this folder.",
-            show_default="setting of the run",
+            show_default="text in the run",
         ),
     ] = None,
     method: Annotated[

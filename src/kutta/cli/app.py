@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from kutta import __version__
 from kutta.cli.complete import checkpoints, configs, runs
+from kutta.cli.failure import CLOSED_PIPE
 from kutta.cli.options import meant_instead
 from kutta.cli.shell import InstallCompletion, ShowCompletion
 from kutta.config import DecodeConfig, SearchOptions
@@ -62,6 +63,8 @@ class Command(TyperCommand):
         except KeyboardInterrupt as stop:
             print(f"kutta: {str(stop) or 'interrupted'}", file=sys.stderr)
             raise typer.Exit(130) from None
+        except BrokenPipeError:  # typer would exit with 1
+            raise typer.Exit(CLOSED_PIPE) from None
 
 
 class App(typer.Typer):
@@ -164,6 +167,9 @@ def kutta(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
     install_completion: InstallCompletion = False,
     show_completion: ShowCompletion = False,
+    debug: Annotated[  # taken from the arguments before, because it may stand anywhere
+        bool, typer.Option("--debug", help="Show a traceback if the command fails.")
+    ] = False,
 ) -> None:
     """Translate with Transformers whose blocks are steps of an ODE solver."""
     if version:

@@ -28,7 +28,7 @@ def evaluate(
         typer.Option(
             metavar="DIR",
             help="Read the test files from this folder.",
-            show_default="setting of the run",
+            show_default="text in the run",
         ),
     ] = None,
     *,

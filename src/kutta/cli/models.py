@@ -1,6 +1,5 @@
 """The command that lists the models in the box."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from kutta.box import CARD
 from kutta.box import models as shipped_models
 from kutta.cli.app import app
 from kutta.errors import InputError
+from kutta.parsing import read_json
 
 _HEAD = ("model", "languages", "parameters", "method", "score", "size", "licence")
 
@@ -34,7 +34,7 @@ def models() -> None:
 def _row(name: str, folder: Path) -> tuple[str, ...]:
     """What the table says about a model; the score is that of the shipped weights."""
     try:
-        card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        card: dict[str, Any] = read_json(folder / CARD)
         score = card["scores"][0]
         return (
             name,

@@ -38,6 +38,7 @@ class Setting:
 def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
     """Every setting of a config, a preset or a run, with what was resolved when its run started."""
     from kutta.runs import Run
+    from kutta.runs.contained import check_contained
     from kutta.runs.device import as_started
     from kutta.runs.run import CONFIG
 
@@ -50,6 +51,7 @@ def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
             else Setting(key, started.value(key), "the device")
             for key in known_keys()
         ]
+    check_contained(what)
     if not Run.is_at(what):
         raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
     config, origins = Config.load_with_origins(what / CONFIG, overrides)

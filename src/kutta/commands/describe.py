@@ -4,24 +4,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from kutta.config import Config
 from kutta.data.prepare import expected_vocabulary
 from kutta.errors import InputError
 from kutta.model.arithmetic import cost_of
 from kutta.model.transformer import build_model
 from kutta.runs import Run
+from kutta.runs.contained import check_contained
 from kutta.runs.run import CONFIG
 from kutta.training.card import depth, unusual
 
 
 def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
     """Facts about a config or a run, in the order to show them."""
+    if what.is_dir():
+        check_contained(what)
     if what.is_dir() and not Run.is_at(what):
         raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
     config = Config.load(what / CONFIG if what.is_dir() else what, overrides)
     run = Run(what if what.is_dir() else Path(config.run), config)
     source, target, shared, known = _vocabularies(run)
-    cost = cost_of(build_model(config.model, source, target, shared))
+    with torch.device("meta"):  # sizes only: no memory
+        cost = cost_of(build_model(config.model, source, target, shared))
     shape, two_sided = config.model, not config.language_model
     decoder = {"decoder_method": shape.decoder_solver, "decoder_gamma": shape.decoder_gamma}
     checkpoints = run.checkpoints()

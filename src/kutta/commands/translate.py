@@ -19,7 +19,8 @@ from kutta.documents.lines import translate_lines
 from kutta.documents.sentences import is_short
 from kutta.errors import InputError
 from kutta.runs import Run
-from kutta.translate.translator import LONGEST_SOURCE, Options, Scored, Translator
+from kutta.translate.segments import Scored
+from kutta.translate.translator import Options, Translator
 
 
 def translate_text(
@@ -96,7 +97,7 @@ def _translate_lines(
 def _texts(
     translator: Translator, lines: Iterator[str], language: str, options: Options
 ) -> Iterator[str]:
-    """The best translation of each line; a line that the model would cut is split instead."""
+    """The best translation of each line; a line that is too long for the model is split."""
     stream = partial(translator.translate_stream, **options)
     is_one, fits = partial(_is_within, translator), partial(fits_model, translator)
     if translator.max_source:  # lines are cut as in training
@@ -106,7 +107,7 @@ def _texts(
 
 def _is_within(translator: Translator, text: str) -> bool:
     """Whether the model reads the text to its end. No text has more tokens than bytes."""
-    limit = translator.max_source or LONGEST_SOURCE
+    limit = translator.max_source or translator.longest
     encode = translator.tokenizers.source.encode
     return len(text.encode("utf-8", "replace")) <= limit or len(encode(text)) <= limit
 

@@ -114,7 +114,8 @@ class Config(Section):
             check(file)
         values, origins = read_settings(file, overrides)
         values = from_earlier(values) if file.suffix == ".json" else values
-        moved = folder and Path(str(values.get("run"))).resolve() != folder.resolve()
+        written = str(values.get("run")).replace("\0", "")
+        moved = folder and Path(written).resolve() != folder.resolve()
         if moved and origins.get("run") != "--set":
             values["run"] = str(folder)
         return cls.parse(values, where=str(file)), origins

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Literal
 
 from pydantic import Field
 
 from kutta.config.section import Natural, Positive, Rate, Section, setting
+from kutta.limits import LANGUAGE, VOCABULARY
 
+_PATHS = (PurePosixPath, PureWindowsPath)
 GERMAN = frozenset({"de", "deu", "ger"})
 
 
@@ -25,14 +28,25 @@ def places(columns: Sequence[str], source: str, target: str) -> tuple[int, int] 
         return None
 
 
+def is_outside(name: str) -> bool:
+    """Whether the name of a file leads out of the folder that it belongs to."""
+    return any(kind(name).is_absolute() or ".." in kind(name).parts for kind in _PATHS)
+
+
 class DataConfig(Section):
     """Where the text is and how it is split into tokens."""
 
     dir: str = Field(min_length=1, description="folder of the text files")
     source: str = setting(
-        "", "source language: the extension of its files; empty for a language model"
+        "",
+        "source language: the extension of its files; empty for a language model",
+        max_length=LANGUAGE,
     )
-    target: str = Field(min_length=1, description="target language: the extension of its files")
+    target: str = Field(
+        min_length=1,
+        max_length=LANGUAGE,
+        description="target language: the extension of its files",
+    )
     train: str = setting("train", "name of the training files, or a .tsv or .tmx")
     valid: str = setting("valid", "name of the validation files, or a .tsv or .tmx")
     test: list[str] = setting([], "names of the test sets")
@@ -49,6 +63,7 @@ class DataConfig(Section):
         "size of a learned BPE vocabulary; for split text the expected size, used for estimates "
         "before the text is read",
         ge=16,
+        le=VOCABULARY,
     )
     vocabulary: list[str] = setting(
         [],
@@ -76,6 +91,9 @@ class DataConfig(Section):
     )
 
     def mistakes(self) -> Iterator[str]:
+        for side in ("source", "target"):
+            if {"/", "\\"} & {*getattr(self, side)}:
+                yield f"{side} = {getattr(self, side)!r} is not the extension of a file"
         if self.max_source > self.max_length:
             yield (
                 f"a source truncated to max_source = {self.max_source} tokens is still longer than "

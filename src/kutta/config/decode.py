@@ -5,6 +5,7 @@ from typing import Any, TypedDict, Unpack
 
 from kutta.config.mistakes import check_names
 from kutta.config.section import Natural, Positive, Section, setting
+from kutta.limits import BATCH_TOKENS, BEAM, OUTPUT_TOKENS, SEED
 
 
 class SearchOptions(TypedDict, total=False):
@@ -23,17 +24,20 @@ class SearchOptions(TypedDict, total=False):
 class DecodeConfig(Section):
     """How translations are searched for."""
 
-    beam: Positive = setting(4, "beam size")
+    beam: int = setting(4, "beam size", ge=1, le=BEAM)
     length_penalty: float = setting(
         0.6, "length penalty: score = log-probability / length^penalty", ge=-10.0, le=10.0
     )
     average: Positive = setting(5, "number of last checkpoints averaged into the final model")
-    min_length: Natural = setting(0, "minimum translation length in tokens")
-    max_length: Natural = setting(
-        0, "maximum translation length in tokens; 0 for 2 x source length + 20"
+    min_length: int = setting(0, "minimum translation length in tokens", ge=0, le=OUTPUT_TOKENS)
+    max_length: int = setting(
+        0,
+        "maximum translation length in tokens; 0 for 2 x source length + 20",
+        ge=0,
+        le=OUTPUT_TOKENS,
     )
     no_repeat_ngram: Natural = setting(0, "never repeat an n-gram of this length; 0 for no limit")
-    batch_tokens: int = setting(4096, "source tokens per batch", ge=8)
+    batch_tokens: int = setting(4096, "source tokens per batch", ge=8, le=BATCH_TOKENS)
 
     def mistakes(self) -> Iterator[str]:
         if 0 < self.max_length < self.min_length:
@@ -57,4 +61,4 @@ class Sampling(Section):
     top_p: float = setting(
         1.0, "sample from the fewest tokens whose probabilities add up to p", gt=0.0, le=1.0
     )
-    seed: Natural = setting(1, "random seed")
+    seed: int = setting(1, "random seed", ge=0, le=SEED)

@@ -4,16 +4,15 @@ A config inherits all settings of the one it extends except `run`, and overrides
 """
 
 import difflib
-import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kutta.config.mistakes import apply_override, sentence, suggest
 from kutta.errors import InputError
+from kutta.parsing import DocumentError, parse_json, parse_toml, read_document
 
 Values = dict[str, Any]
 
@@ -49,7 +48,8 @@ def _extended(path: Path, below: tuple[Path, ...]) -> Settings:
         circle = " -> ".join(file.name for file in (*below, path))
         raise InputError(f"{path}: extends forms a cycle ({circle}); remove one of them.")
     values = read_values(path)
-    name = values.pop("extends", None)
+    # The config of a run is complete. It cannot make Kutta read another file.
+    name = values.pop("extends", None) if path.suffix != ".json" else None
     own = Settings(values, dict.fromkeys(_leaves(values), path.name))
     if name is None:
         return own
@@ -93,16 +93,16 @@ def read_values(path: Path) -> Values:
     """The table of a TOML or JSON file."""
     kind, text = "JSON" if path.suffix == ".json" else "TOML", ""
     try:
-        text = path.read_text(encoding="utf-8")
-        values: Any = json.loads(text) if kind == "JSON" else tomllib.loads(text)
+        text = read_document(path)
+        values: Any = parse_json(text) if kind == "JSON" else parse_toml(text)
     except FileNotFoundError:
         raise InputError(f"There is no config file {path}; check the path.") from None
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        problem = _other_format(path, text) or f"is not readable as {kind}: {error}"
+    except DocumentError as error:
+        problem = _other_format(path, text) or str(error)
         quotes = '; text goes in quotes, e.g. "rk2"' if "Invalid value" in problem else ""
         raise InputError(f"{path} {problem}{quotes}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"Cannot read the config {path}: {error}.") from None
+    except OSError as error:
+        raise InputError(f"Cannot read the config {path}: {error.strerror or error}.") from None
     if not isinstance(values, dict):
         raise InputError(f"{path} does not contain a table of settings; give a config.")
     return cast(Values, values)

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import tomllib
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -10,6 +9,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from kutta.errors import InputError
+from kutta.parsing import DocumentError, parse_toml
 
 # What to do about a value, by pydantic's error type; {placeholders} are filled from its context.
 _WAYS_OUT = {
@@ -19,6 +19,8 @@ _WAYS_OUT = {
     "finite_number": "write a finite number",
     "string_type": "write text, in quotes",
     "string_too_short": "it must not be empty",
+    "string_too_long": "it has more than {max_length} characters",
+    "too_long": "it may have at most {max_length} of them",
     "too_short": "it needs at least {min_length} of them",
     "list_type": 'write a list, with strings in quotes: ["a", "b"]',
     "model_type": "it is a section; write its settings below [{key}]",
@@ -120,11 +122,14 @@ _OTHER_SECTIONS = {
 }
 
 
+_DEEPEST = 8  # sections in sections; a key has one
+
+
 def parse_value(text: str) -> Any:
     """Parse a value of the command line as TOML; anything else is a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except DocumentError:
         return text
 
 
@@ -132,8 +137,9 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     """Set "section.key=value" in nested values."""
     key, equals, text = override.partition("=")
     *sections, name = key.strip().split(".")
-    if not equals or not name:
-        raise InputError(f"--set {override!r} is not of the form key=value, e.g. model.solver=rk4.")
+    if not equals or not name or len(sections) > _DEEPEST:
+        shown = repr(override if len(override) <= 60 else f"{override[:57]}...")
+        raise InputError(f"--set {shown} is not of the form key=value, e.g. model.solver=rk4.")
     for section in sections:
         if values.get(section) is None:  # JSON writes a missing section as null
             values[section] = {}
@@ -176,9 +182,17 @@ def first_mistake(error: ValidationError, known: Sequence[str]) -> str:
         way_out += "; on the command line, put single quotes around the whole setting"
     elif mistake["type"] in _WAYS_OUT:
         way_out = way_out.format(key=key, **mistake.get("ctx", {}))
-    shown = json.dumps(value, default=str, ensure_ascii=False)
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    shown = _shown(value)
     return f"{key} = {shown} is not valid: {way_out}."
+
+
+def _shown(value: Any) -> str:
+    """The start of a value in JSON; of a huge or circular one, its type."""
+    try:
+        shown = json.dumps(value, default=str, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return f"<{type(value).__name__}>"
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def sentence(text: str) -> str:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from kutta.config.mistakes import suggest
-from kutta.config.section import Natural, Positive, Rate, Section, setting
+from kutta.config.section import Rate, Section, setting
 from kutta.errors import InputError
+from kutta.limits import DIGITS, FRACTION, INNER_WIDTH, LAYERS, POSITIONS, STAGES, WIDTH
 from kutta.ode.gamma import GAMMAS, STARTS
 from kutta.ode.methods import CUSTOM, METHODS, tableau_of
 from kutta.ode.tableau import TABLEAUX, ButcherTableau
@@ -21,14 +22,22 @@ else:  # the choices are the entries' names
 class TableauConfig(Section):
     """A custom Runge-Kutta method, for solver = "custom"."""
 
-    a: list[list[Any]] = Field(description='rows below the diagonal, e.g. [["1/2"], [0, "3/4"]]')
-    b: list[Any] = Field(description='weights that add up to 1, e.g. ["2/9", "1/3", "4/9"]')
+    a: list[list[Any]] = Field(
+        description='rows below the diagonal, e.g. [["1/2"], [0, "3/4"]]', max_length=STAGES
+    )
+    b: list[Any] = Field(
+        description='weights that add up to 1, e.g. ["2/9", "1/3", "4/9"]', max_length=STAGES
+    )
 
     def method(self) -> ButcherTableau:
         """The method itself."""
         return ButcherTableau.own(self.a, self.b)
 
     def mistakes(self) -> Iterator[str]:
+        for row in (*self.a, self.b):
+            if len(row) > STAGES or any(_is_long(number) for number in row):
+                yield f"a tableau has at most {STAGES} stages and numbers of {FRACTION} characters"
+                return
         try:
             self.method()
         except InputError as error:
@@ -39,11 +48,15 @@ class TableauConfig(Section):
 class ModelConfig(Section):
     """Sizes and the numerical method."""
 
-    d_model: int = setting(512, "width of the hidden states", ge=2)
-    ffn: Positive = setting(2048, "inner width of the feed-forward sublayer")
-    heads: Positive = setting(8, "number of attention heads")
-    encoder_layers: Natural = setting(6, "number of encoder layers; 0 for a language model")
-    decoder_layers: Positive = setting(6, "number of decoder (or language model) layers")
+    d_model: int = setting(512, "width of the hidden states", ge=2, le=WIDTH)
+    ffn: int = setting(2048, "inner width of the feed-forward sublayer", ge=1, le=INNER_WIDTH)
+    heads: int = setting(8, "number of attention heads", ge=1, le=WIDTH)
+    encoder_layers: int = setting(
+        6, "number of encoder layers; 0 for a language model", ge=0, le=LAYERS
+    )
+    decoder_layers: int = setting(
+        6, "number of decoder (or language model) layers", ge=1, le=LAYERS
+    )
     solver: str = setting("rk2", "method of the encoder's (or language model's) blocks")
     gamma: GammaName = setting("tableau", "weights of the stages")
     gamma_start: StartName = setting("ones", "initial values of learned weights")
@@ -75,7 +88,9 @@ class ModelConfig(Section):
     tie_embeddings: bool = setting(
         True, "use the target embedding as the output layer; a language model's default is false"
     )
-    relative_positions: Natural = setting(8, "clipping distance of relative positions; 0 for none")
+    relative_positions: int = setting(
+        8, "clipping distance of relative positions; 0 for none", ge=0, le=POSITIONS
+    )
     dropout: Rate = setting(0.1, "dropout after each sublayer and embedding")
     attention_dropout: Rate = setting(0.1, "dropout on attention weights")
     relu_dropout: Rate = setting(0.1, "dropout inside the feed-forward sublayer")
@@ -155,6 +170,11 @@ class ModelConfig(Section):
             )
         if self.init == "admin" and not post:
             yield "init = 'admin' sets the weights of post-norm residuals: set norm = 'post'"
+
+
+def _is_long(number: Any) -> bool:
+    """Whether a number of a tableau has too many digits to compute with."""
+    return abs(number) >= 10**DIGITS if isinstance(number, int) else len(str(number)) > FRACTION
 
 
 def _listed(names: Iterable[str]) -> str:

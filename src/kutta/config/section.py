@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 from inspect import signature
-from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kutta.config.mistakes import in_one_sentence
 from kutta.errors import InputError
+from kutta.limits import COUNT, TEXT
 
-Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0, le=COUNT)]
+Positive = Annotated[int, Field(ge=1, le=COUNT)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -22,7 +23,13 @@ def setting(default: Any, description: str, **limits: Any) -> Any:
 class Section(BaseModel):
     """A group of settings: unknown names are errors, and values cannot be changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        str_max_length=TEXT,
+    )
 
     if not TYPE_CHECKING:  # type checkers derive the parameters from the fields
 
@@ -49,6 +56,9 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        for name in type(self).model_fields:
+            if any(not text.isprintable() for text in _texts(getattr(self, name))):
+                raise ValueError(f"{name} has a character that cannot be printed; remove it")
         for sentence in self.mistakes():
             raise ValueError(sentence)
         return self
@@ -61,6 +71,16 @@ class Section(BaseModel):
 
     def __str__(self) -> str:
         return repr(self)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a setting: it may be a list or a table of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (text for pair in cast(dict[str, Any], value).items() for text in _texts(pair))
+    elif isinstance(value, list | tuple):
+        yield from (text for one in cast(list[Any], value) for text in _texts(one))
 
 
 def names_in(section: type[Section], prefix: str = "") -> Iterator[str]:

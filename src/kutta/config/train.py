@@ -6,13 +6,16 @@ from typing import Any, Literal, cast
 from pydantic import field_validator
 
 from kutta.config.section import Natural, Positive, Rate, Section, setting
+from kutta.limits import BATCH_TOKENS, PROCESSES, SEED, THREADS
 
 
 class TrainConfig(Section):
     """Optimization, validation, checkpoints and devices."""
 
     max_steps: Positive = setting(50_000, "total number of updates")
-    batch_tokens: int = setting(4096, "maximum size of a batch: rows x longest side", ge=8)
+    batch_tokens: int = setting(
+        4096, "maximum size of a batch: rows x longest side", ge=8, le=BATCH_TOKENS
+    )
     accumulate: Positive = setting(1, "batches per update")
     pieces: Natural = setting(
         0,
@@ -36,19 +39,23 @@ class TrainConfig(Section):
     )
     compile: bool = setting(False, "compile the layers; batches are padded to a few shapes")
     device: str = setting("auto", "auto, cpu, cuda, cuda:1, ...")
-    workers: Natural = setting(
+    workers: int = setting(
         0,
         "number of processes; 0 for one per GPU (or per core, to shard or compile), reduced to a "
         "divisor of accumulate x pieces",
+        ge=0,
+        le=PROCESSES,
     )
     shard: bool = setting(False, "shard parameters and optimizer state over processes (FSDP)")
-    threads: Natural = setting(
-        0, "CPU threads per process, for all lanes; 0 for its share of the cores"
+    threads: int = setting(
+        0, "CPU threads per process, for all lanes; 0 for its share of the cores", ge=0, le=THREADS
     )
-    lanes: Natural = setting(
+    lanes: int = setting(
         0,
         "micro-batches that one process on a CPU computes in parallel, each with its share of the "
         "threads; 0 for as many as keep all threads busy",
+        ge=0,
+        le=THREADS,
     )
     log_every: Positive = setting(50, "steps between log records")
     save_every: Positive = setting(500, "steps between checkpoints")
@@ -67,7 +74,7 @@ class TrainConfig(Section):
     keep_last: Positive = setting(10, "number of checkpoints to keep")
     max_bad_steps: Positive = setting(20, "consecutive non-finite steps before training is aborted")
     tensorboard: bool = setting(True, "write TensorBoard events to the run")
-    seed: int = setting(1, "random seed", ge=0, lt=1 << 63)
+    seed: int = setting(1, "random seed", ge=0, le=SEED)
     grow_from: str = setting("", "initialise from this run, its layers copied up to the new depth")
 
     @field_validator("adam_betas", mode="before")

@@ -1,6 +1,5 @@
 """From a recipe to a folder of text: fetch, extract, clean, count, and write a report."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from kutta.corpora.subwords import write_subwords
 from kutta.corpora.writer import SplitWriter
 from kutta.errors import InputError
 from kutta.files import atomic_path, remove, write_json
+from kutta.parsing import read_json
 
 REPORT = "report.json"
 DOWNLOADS = "downloads"
@@ -67,8 +67,7 @@ def make_corpus(
 def is_made(recipe: Recipe, root: Path) -> bool:
     """Whether the folder is complete and was created by this version of the recipe."""
     try:
-        text = (root / recipe.name / REPORT).read_text(encoding="utf-8")
-        report = cast(dict[str, Any], json.loads(text))
+        report = cast(dict[str, Any], read_json(root / recipe.name / REPORT))
         return (report["recipe"], report["version"]) == (recipe.name, recipe.version)
     except (OSError, ValueError, KeyError, TypeError):
         return False

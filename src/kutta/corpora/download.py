@@ -1,6 +1,5 @@
 """Resumable downloads: partial files are kept, and completeness is verified."""
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from urllib3.exceptions import HTTPError as TransportError
 
 from kutta.errors import InputError
 from kutta.files import link_or_copy, lock, remove, write_json
+from kutta.parsing import read_json
 
 CHUNK = 1 << 18
 AGAIN = {408, 429}  # request timeout and too many requests: retried, like every 5xx
@@ -171,7 +171,7 @@ def _notes(part: Path) -> Path:
 
 def _remembered(notes: Path) -> dict[str, Any]:
     try:
-        found: Any = json.loads(notes.read_text(encoding="utf-8"))
+        found: Any = read_json(notes)
     except (OSError, ValueError):  # missing or damaged
         return {}
     return cast(dict[str, Any], found) if isinstance(found, dict) else {}

@@ -1,6 +1,5 @@
 """Verified files: downloaded manually, earlier or now. Checksums are trusted on first use."""
 
-import json
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from kutta.corpora.download import Patience, Resume
 from kutta.corpora.sources import Source
 from kutta.errors import InputError
 from kutta.files import write_json
+from kutta.parsing import read_json
 
 RECORD = "checksums.json"
 
@@ -61,7 +61,7 @@ def recorded(folder: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        found: Any = read_json(path)
         return {str(name): str(sha256) for name, sha256 in cast(dict[Any, Any], found).items()}
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(

@@ -1,21 +1,19 @@
 """Sentence pairs from files as a stream: parallel text, TSV or TMX; plain, gzip or zstandard."""
 
 import difflib
-import gzip
 import io
-import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
-
-import zstandard
+from typing import BinaryIO, NamedTuple
 
 from kutta.config.data import DataConfig, language_of, places
 from kutta.data.language import FUNCTION_WORDS
+from kutta.data.streams import BLOCK, bounded, open_lines, open_stream
 from kutta.errors import InputError
+from kutta.limits import CHUNK_BYTES
 
 ROWS = 2048  # lines of a chunk: enough work for another process, and small in memory
 TSV = (".tsv", ".tsv.gz", ".tsv.zst")
@@ -97,13 +95,17 @@ def read_lines(path: Path) -> Iterator[str]:
     Only `\\n` and `\\r\\n` end a line: other Unicode separators (U+2028, U+0085, ...) occur inside
     real sentences, and splitting there would misalign the two sides of a corpus.
     """
-    with _open(path) as stream:
-        yield from read_stream(stream, str(path))
+    with open_lines(path) as stream:
+        yield from _decoded(stream, str(path))
 
 
-def read_stream(stream: Iterable[bytes], name: str) -> Iterator[str]:
+def read_stream(stream: BinaryIO, name: str) -> Iterator[str]:
     """The lines of an open binary stream such as standard input; `name` is used in errors."""
-    for number, raw in enumerate(stream, start=1):
+    yield from _decoded(bounded(stream, name), name)
+
+
+def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, raw in enumerate(lines, start=1):
         yield _decode(raw, name, number)
 
 
@@ -123,10 +125,12 @@ def read_chunks(data: DataConfig, name: str) -> Iterator[LineChunk]:
     files, picked, header = _find(data, name)
     names, start = tuple(map(str, files)), 2 if header else 1
     first = start
-    lists = [_line_lists(file, header) for file in files]
+    sides = [_lines(file, header) for file in files]
     if names[0].endswith(TMX):
-        lists = [_tmx_lines(files[0], data.source, data.target)]
-    for parts in zip_longest(*lists, fillvalue=()):
+        sides = [_tmx_lines(files[0], data.source, data.target)]
+    rows = zip_longest(*sides)
+    while some := list(_of_a_chunk(rows)):
+        parts = [[line for line in lines if line is not None] for lines in zip(*some, strict=True)]
         counts = list(map(len, parts))
         if min(counts) < max(counts):
             for file, lines in zip(names, parts, strict=True):
@@ -151,7 +155,7 @@ def count_pairs(data: DataConfig, name: str) -> int:
 
 
 def _count_lines(path: Path) -> int:
-    with _open(path) as stream:
+    with open_lines(path) as stream:
         return sum(1 for _ in stream)
 
 
@@ -183,7 +187,7 @@ def _tsv(path: Path, data: DataConfig) -> _Found:
     Its first line is a header if two of its cells are the two languages.
     """
     source, target, named = data.source, data.target, data.columns
-    with _open(path) as stream:
+    with open_lines(path) as stream:
         cells = _decode(next(iter(stream), b""), str(path), 1).split("\t")
     by_header = places(cells, source, target)
     picked = places(named, source, target) if named else by_header or (0, 1)
@@ -198,24 +202,21 @@ def _tsv(path: Path, data: DataConfig) -> _Found:
     return _Found([path], picked, by_header is not None)
 
 
-def _line_lists(path: Path, header: bool = False) -> Iterator[list[bytes]]:
-    with _open(path) as stream:
-        lines = islice(stream, int(header), None)
-        while some := list(islice(lines, ROWS)):
-            yield some
+def _lines(path: Path, header: bool = False) -> Iterator[bytes]:
+    with open_lines(path) as stream:
+        yield from islice(stream, int(header), None)
 
 
-def _tmx_lines(path: Path, source: str, target: str) -> Iterator[list[bytes]]:
+def _tmx_lines(path: Path, source: str, target: str) -> Iterator[bytes]:
     """The pairs of a TMX as lines of a TSV; its segments have neither tabs nor line breaks."""
     from kutta.data.tmx import read_tmx  # lxml is loaded only for such files
 
-    with _open(path) as stream:
-        pairs = read_tmx(stream, str(path), source, target)
-        lines = (f"{one}\t{other}\n".encode() for one, other in pairs)
-        count = 0
-        while some := list(islice(lines, ROWS)):
-            yield some
-            count += len(some)
+    count = 0
+    with open_stream(path) as stream:
+        blocks = iter(partial(stream.read, BLOCK), b"")
+        for one, other in read_tmx(blocks, str(path), source, target):
+            yield f"{one}\t{other}\n".encode()
+            count += 1
     if count == 0:
         raise InputError(
             f"{path} has no segments in both {source!r} and {target!r}; set data.source and "
@@ -223,43 +224,14 @@ def _tmx_lines(path: Path, source: str, target: str) -> Iterator[list[bytes]]:
         )
 
 
-@contextmanager
-def _open(path: Path) -> Generator[Iterable[bytes]]:
-    """The uncompressed lines of `path` with their newlines; failures become an InputError."""
-    try:
-        with open(path, "rb") as file:
-            if path.suffix == ".gz":
-                # Buffered twice: only a BufferedReader is fast at finding line ends.
-                yield io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=file)))
-            elif path.suffix == ".zst":
-                yield _unzstd(file)
-            else:
-                yield file
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        raise InputError(
-            f"{path} is damaged or truncated ({error}); copy or download it again."
-        ) from error
-    except OSError as error:
-        raise InputError(
-            f"Cannot read {path}: {error.strerror or error}; check that it exists and is readable."
-        ) from error
-
-
-def _unzstd(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a .zst file, which may have several frames (pzstd, cat a.zst b.zst).
-
-    Unlike zstandard's own reader, this one detects a truncated file.
-    """
-    frame, rest, data = None, b"", b""
-    while data := data or file.read(1 << 17):
-        frame = frame or zstandard.ZstdDecompressor().decompressobj()
-        *lines, rest = (rest + frame.decompress(data)).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-        data, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-    if frame is not None:
-        raise EOFError("the last frame has no end")
-    if rest:
-        yield rest
+def _of_a_chunk(rows: Iterator[tuple[bytes | None, ...]]) -> Iterator[tuple[bytes | None, ...]]:
+    """The rows of the next chunk: ROWS, or fewer if their lines are very long."""
+    size = 0
+    for row in islice(rows, ROWS):
+        yield row
+        size += sum(map(len, filter(None, row)))
+        if size > CHUNK_BYTES:
+            return
 
 
 def _decode_lines(raw: bytes, name: str, first: int) -> list[str]:

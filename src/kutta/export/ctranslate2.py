@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from kutta.config import ModelConfig
+from kutta.config import DataConfig, ModelConfig
 from kutta.data.tokenizer import BOS, EOS, SPECIALS, UNK, Tokenizer
 from kutta.errors import InputError
 from kutta.files import atomic_path
@@ -29,8 +29,9 @@ from kutta.model.stack import Layer, Stack
 from kutta.ode.gamma import GAMMAS
 from kutta.ode.methods import tableau_of
 from kutta.runs import Run
-from kutta.translate.translator import LONGEST_SOURCE
+from kutta.translate.segments import longest_source
 
+_LONGEST_SOURCE = 1024  # tokens of a line, at least; CTranslate2 does not split lines
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32")
 INSTEAD = "export it without --to ctranslate2, for Kutta's own runtime"
 Array = NDArray[np.float32]
@@ -45,7 +46,7 @@ def export_ctranslate2(run: Run, folder: Path, quantization: str = "float32") ->
         raise InputError(f"{folder} exists already; give the name of a new folder.")
     model = cast(TranslationModel, run.load_model())
     known = run.tokenizers
-    spec = _spec(specs, model, positions_of(run.config.data.max_source))
+    spec = _spec(specs, model, positions_of(run.config.data))
     spec.register_source_vocabulary(vocabulary(known.source))
     spec.register_target_vocabulary(vocabulary(known.target))
 
@@ -143,9 +144,9 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     return tokens
 
 
-def positions_of(max_source: int) -> int:
+def positions_of(data: DataConfig) -> int:
     """The number of positions: the longest source or translation, and its end mark."""
-    return 2 * (max_source or LONGEST_SOURCE) + 20 + 1
+    return 2 * (data.max_source or max(longest_source(data), _LONGEST_SOURCE)) + 20 + 1
 
 
 # --- weights

@@ -1,5 +1,6 @@
 """A model's parameters in a safetensors file: tensors and names only, nothing that can run."""
 
+import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,30 +12,23 @@ from safetensors.torch import load_file, save  # pyright: ignore[reportUnknownVa
 from torch import Tensor, nn
 
 from kutta import __version__
+from kutta.config import ModelConfig
 from kutta.errors import InputError, Unreadable
 from kutta.integrity import check, recorded
+from kutta.limits import available_memory
 from kutta.model.int8 import FORMAT, SCALE, quantised, restored
+from kutta.model.transformer import build_model
+
+Shape = tuple[int, ...]
+_LONGEST_MARK = 200  # characters; it is printed, as part of a signature
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Copy `tensors` into `model`: all that it has and no others, or nothing is changed."""
     wanted = own_tensors(model)
-    for names, what in (
-        (wanted.keys() - tensors.keys(), "lacks the tensor"),
-        (tensors.keys() - wanted.keys(), "has the unknown tensor"),
-    ):
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise InputError(
-                f"{where} {what} {min(names)}{more}, so it holds another model; "
-                "give it with the config.json it was trained with."
-            )
+    given = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    _compare({name: tuple(tensor.shape) for name, tensor in wanted.items()}, given, where)
     for name, tensor in wanted.items():
-        if tensor.shape != tensors[name].shape:
-            raise InputError(
-                f"{where}: the tensor {name} is {_sizes(tensors[name].shape)} but the config asks "
-                f"for {_sizes(tensor.shape)}; give the config.json it was trained with."
-            )
         if tensor.dtype != tensors[name].dtype:
             raise InputError(
                 f"{where}: the tensor {name} has numbers of the type {tensors[name].dtype}, not "
@@ -43,6 +37,56 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     with torch.no_grad():
         for name, tensor in wanted.items():
             tensor.copy_(tensors[name])
+
+
+def _compare(wanted: Mapping[str, Shape], given: Mapping[str, Shape], where: str) -> None:
+    """Reject tensors that are not those of the model: other names, or other shapes."""
+    for names, what in (
+        (wanted.keys() - given.keys(), "lacks the tensor"),
+        (given.keys() - wanted.keys(), "has the unknown tensor"),
+    ):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise InputError(
+                f"{where} {what} {min(names)}{more}, so it holds another model; "
+                "give it with the config.json it was trained with."
+            )
+    for name, shape in wanted.items():
+        if shape != given[name]:
+            raise InputError(
+                f"{where}: the tensor {name} is {_sizes(given[name])} but the config asks "
+                f"for {_sizes(shape)}; give the config.json it was trained with."
+            )
+
+
+def check_shapes(
+    config: ModelConfig,
+    source_vocabulary: int,
+    target_vocabulary: int,
+    shared: bool,
+    shapes: Mapping[str, tuple[int, ...]],
+    where: str,
+) -> None:
+    """Compare what a config asks for with the header of a file, before anything is allocated.
+
+    So a model takes no more memory and time than its file. The sizes of the tensors come from a
+    model without memory (torch's device "meta").
+    """
+    layers = 0 if config.share_layers else config.encoder_layers + config.decoder_layers
+    if layers > len(shapes):
+        raise InputError(
+            f"{where} has {len(shapes):,} tensors, too few for the {layers:,} layers that the "
+            "config asks for; give the config.json it was trained with."
+        )
+    with torch.device("meta"):
+        model = build_model(config, source_vocabulary, target_vocabulary, shared)
+    _compare({name: tuple(t.shape) for name, t in own_tensors(model).items()}, shapes, where)
+    needed, free = 4 * sum(map(math.prod, shapes.values())), available_memory()
+    if free and needed > free:
+        raise InputError(
+            f"{where} needs {needed / 1e9:,.1f} GB of memory but {free / 1e9:,.1f} GB are "
+            "available; use a machine with more, or a smaller model."
+        )
 
 
 def own_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -106,7 +150,8 @@ def _mark(path: Path) -> str:
     """What Kutta writes into the metadata of a file: its version and the origin."""
     with _reading(path), cast(Any, safe_open)(path, framework="pt") as file:
         metadata: dict[str, str] = file.metadata() or {}
-    return metadata.get("kutta", "")
+    mark = metadata.get("kutta", "")
+    return mark if mark.isprintable() and len(mark) <= _LONGEST_MARK else ""
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:

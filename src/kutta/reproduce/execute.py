@@ -1,7 +1,6 @@
 """Executing the runs of a plan: sequentially in this process, or in parallel processes."""
 
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from kutta.config import Config
 from kutta.demo.grammar import write_corpus
 from kutta.errors import InputError
 from kutta.files import locked_folder
+from kutta.parsing import read_json
 from kutta.reproduce.perform import Result, perform
 from kutta.reproduce.plan import Plan, PlannedRun
 from kutta.runs import open_run, prepare_run
@@ -103,7 +103,7 @@ class _Process:
         """How the run ended, after the process has exited."""
         code = self.process.returncode
         if code == 0:
-            return Result(**json.loads(self.out.read_text(encoding="utf-8")))
+            return Result(**read_json(self.out))
         if code in (130, -signal.SIGTERM, -signal.SIGINT):
             return None
         lines = self.err.read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -20,6 +20,7 @@ from kutta.config import Config
 from kutta.data.batches import BatchStream
 from kutta.errors import InputError
 from kutta.model.weights import read_shapes
+from kutta.parsing import read_json
 from kutta.runs import Run
 from kutta.runs.checkpoints import list_checkpoints
 from kutta.training.run import train
@@ -125,7 +126,7 @@ def _steps_per_epoch(run: Run) -> float:
 def main() -> None:
     """Perform the run given by the arguments and print its result as JSON."""
     folder, name = Path(sys.argv[1]), sys.argv[2]
-    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    plan = read_json(folder / "plan.json")
     values = next(run["config"] for run in plan["runs"] if run["name"] == name)
     values["train"] |= {"workers": 1, "threads": 1, "lanes": 1}  # parallel runs, one core each
     try:

@@ -1,7 +1,6 @@
 """The runs of an experiment, and the check that an existing folder has the same ones."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from kutta.config import Config, from_earlier, known_keys
 from kutta.corpora.recipes import RECIPES
 from kutta.errors import InputError
 from kutta.files import write_json
+from kutta.parsing import read_json
 from kutta.reproduce.experiment import Experiment, Scale, ScaleName, config_of, find, load
 from kutta.runs import check_text
 
@@ -150,7 +150,7 @@ def read_plan(folder: Path) -> dict[str, Any] | None:
     """The parts of a saved plan that must stay the same; None if there is no plan yet."""
     path = folder / "plan.json"
     try:
-        values: Any = json.loads(path.read_text(encoding="utf-8"))
+        values: Any = read_json(path)
         return {
             "metric": str(values["metric"]),
             "seeds": [int(seed) for seed in values["seeds"]],

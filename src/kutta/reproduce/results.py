@@ -1,6 +1,5 @@
 """The results of runs: saved in results.json, and aggregated to the cells of a table."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from kutta.errors import InputError
 from kutta.files import write_json
+from kutta.parsing import read_json
 from kutta.reproduce.claims import Measured, Name, Verdict, judge
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan, PlannedRun
@@ -21,7 +21,7 @@ def read_results(folder: Path) -> Results:
     """The finished runs of a reproduction: those with a result and a model."""
     path = folder / "results.json"
     try:
-        kept: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        kept: dict[str, dict[str, Any]] = read_json(path)
         results = {name: Result(**entry) for name, entry in kept.items()}
     except FileNotFoundError:
         return {}

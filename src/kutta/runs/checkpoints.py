@@ -12,7 +12,6 @@ interruption or for a new best. Only scheduled ones and the last are averaged, s
 model does not depend on interruptions.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,7 @@ from kutta.files import discard, writing
 from kutta.integrity import check, drop
 from kutta.model.int8 import KIND
 from kutta.model.weights import read_origin, read_tensors, write_tensors
+from kutta.parsing import read_json
 
 FOLDER = "checkpoints"
 _PREFIX = "step-"
@@ -66,7 +66,7 @@ class Checkpoint:
         """The contents of state.json; empty if it is damaged."""
         try:
             check(self.state)
-            state: Any = json.loads(self.state.read_text(encoding="utf-8"))
+            state: Any = read_json(self.state)
         except (OSError, ValueError, InputError):
             return {}
         return cast(dict[str, Any], state) if isinstance(state, dict) else {}

@@ -16,6 +16,7 @@ from kutta.errors import InputError
 
 _STATES = 1 << 18  # tokens x d_model of a micro-batch on a CPU: 1 MiB of fp32 per tensor of states
 _FEW, _MANY = 512, 1024  # tokens: fewer make products slow, more leave lanes idle
+_ANYWHERE, _PER_CORE = 8, 4  # processes on any machine, and per core of a large one
 _AT_ONCE = 8192  # tokens in all lanes by default, because memory grows with them
 
 
@@ -51,6 +52,8 @@ def divide(config: Config, device: torch.device, machine: Machine, world_size: i
     processes = (
         world_size or settings.workers or _processes(settings, micro_batches, device, machine)
     )
+    if not world_size:
+        _check_machine(processes, device, machine)
     _check(settings, micro_batches, processes, device)
     threads = settings.threads or machine.threads
     if processes > 1 and not (settings.threads or world_size):  # else it has set the number
@@ -107,6 +110,18 @@ def _lanes(settings: TrainConfig, micro_batches: int, micro_tokens: int, threads
     return min(
         range(1, most + 1), key=lambda n: (math.ceil(micro_batches / n) / (threads // n), -n)
     )
+
+
+def _check_machine(processes: int, device: torch.device, machine: Machine) -> None:
+    """Reject more processes than this machine has use for, before the first is started."""
+    on_gpus = device.type == "cuda"
+    most = machine.gpus if on_gpus else max(_ANYWHERE, _PER_CORE * machine.cores)
+    if processes > max(1, most):
+        has = f"{machine.gpus} GPUs" if on_gpus else f"{machine.cores} cores"
+        raise InputError(
+            f"train.workers = {processes} is more than this machine, with {has}, can use; set "
+            f"train.workers = 0, or at most {max(1, most)}."
+        )
 
 
 def _check(settings: TrainConfig, micro_batches: int, processes: int, device: torch.device) -> None:

@@ -4,9 +4,7 @@ config.json  tokenizer.model | vocab.txt  store/  text/  checkpoints/  metrics.j
 model.safetensors (what `translate` uses)  README.md (model card)  hypotheses/  tensorboard/
 """
 
-import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +19,11 @@ from kutta.errors import InputError
 from kutta.integrity import check, recorded
 from kutta.model import TextModel
 from kutta.model.transformer import build_model
-from kutta.model.weights import fill, read_origin, read_shapes, read_tensors
+from kutta.model.weights import check_shapes, fill, read_origin, read_shapes, read_tensors
+from kutta.parsing import read_json, read_table
+from kutta.parsing import read_records as documented_records
 from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
+from kutta.runs.contained import check_contained
 from kutta.runs.hub import find_model
 from kutta.runs.texts import Texts
 
@@ -62,9 +63,11 @@ class Run:
         place = Path(folder).absolute()
         home = place.parent.parent
         if place.parent.name == FOLDER and os.path.isfile(home / CONFIG):  # maybe pruned meanwhile
+            check_contained(home)
             return cls(home, Config.load(home / CONFIG), Checkpoint(Path(folder)))
         folder = find_model(folder)
         if (folder / CONFIG).is_file():
+            check_contained(folder)
             return cls(folder, Config.load(folder / CONFIG))
         for one in sorted(folder.glob(f"*/{CONFIG}"))[:1]:
             raise InputError(f"{folder} is a folder of runs; give one of them, e.g. {one.parent}.")
@@ -109,7 +112,7 @@ class Run:
     def is_at(path: Path) -> bool:
         """Whether a folder is a run: its config.json has the sections of a config."""
         try:
-            values: Any = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+            values = read_json(path / CONFIG)
         except (OSError, ValueError):
             return False
         return isinstance(values, dict) and all(name in values for name in Config.model_fields)
@@ -169,7 +172,7 @@ class Run:
     def read_report(self) -> dict[str, Any]:
         """The report of the preparation."""
         check(self.report)
-        return json.loads(self.report.read_text(encoding="utf-8"))
+        return read_table(self.report, "prepare the text again with --overwrite")
 
     def records(self) -> list[dict[str, Any]]:
         """All records of its training."""
@@ -198,13 +201,21 @@ class Run:
     def load_model(self) -> TextModel:
         """The model with the weights of the run or the checkpoint, in evaluation mode."""
         try:
-            shapes, tensors = read_shapes(self.weights), read_tensors(self.weights)
+            self._check_sizes()
+            tensors = read_tensors(self.weights)
         except InputError:
             if self.weights.is_file():
                 raise
             raise InputError(self._without_weights()) from None  # perhaps pruned meanwhile
-        for side in ("source", "target"):
-            known = len(getattr(self.tokenizers, side))
+        model = self.build_model()
+        fill(model, tensors, str(self.weights))
+        return model.eval()
+
+    def _check_sizes(self) -> None:
+        """Compare config and vocabulary with the header of the weights: nothing is built before."""
+        shapes, tokenizers = read_shapes(self.weights), self.tokenizers
+        sizes = {"source": len(tokenizers.source), "target": len(tokenizers.target)}
+        for side, known in sizes.items():
             rows = shapes.get(f"{side}_embedding.tokens.weight", (known,))[0]
             if rows != known:
                 raise InputError(
@@ -212,9 +223,9 @@ class Run:
                     f"vocabulary in {self.path} has {known:,}; restore the tokenizer it "
                     "was trained with."
                 )
-        model = self.build_model()
-        fill(model, tensors, str(self.weights))
-        return model.eval()
+        source, target = sizes.values()
+        shared, where = tokenizers.shared, str(self.weights)
+        check_shapes(self.config.model, source, target, shared, shapes, where)
 
     def _without_weights(self) -> str:
         """Why the weights are missing, in one sentence."""
@@ -233,10 +244,4 @@ class Run:
 
 def read_records(metrics: Path) -> list[dict[str, Any]]:
     """The records of a metrics.jsonl; a last line truncated by a crash is skipped."""
-    if not metrics.is_file():
-        return []
-    records: list[dict[str, Any]] = []
-    for line in metrics.read_text(encoding="utf-8").split("\n"):
-        with suppress(json.JSONDecodeError):
-            records.append(json.loads(line))
-    return records
+    return [*documented_records(metrics)] if metrics.is_file() else []

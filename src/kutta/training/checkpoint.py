@@ -23,6 +23,7 @@ from kutta.errors import InputError, Unreadable
 from kutta.files import atomic_path, write_json
 from kutta.integrity import read_manifest, verify, write_manifest
 from kutta.model.weights import fill, own_tensors, read_tensors, write_tensors
+from kutta.parsing import DocumentError, read_document
 from kutta.runs.checkpoints import WITH_MOMENTS, Checkpoint, list_checkpoints
 from kutta.training.loop import Trainer
 from kutta.training.parallel.distributed import is_sharded
@@ -167,12 +168,14 @@ def _open(checkpoint: Checkpoint, trainer: Trainer) -> _Opened:
         if manifest and (unknown := needed - manifest.files.keys()):
             raise InputError(f"{min(unknown)} has no checksum")
         verify(checkpoint.path)
-        text = checkpoint.state.read_bytes()
+        text = read_document(checkpoint.state)
         state = State.parse(text, checkpoint.step, trainer.per_batch, trainer.micro_batches)
         if sharded:
             return _Opened(checkpoint, state, {})
         tensors = _named("weight", read_tensors(checkpoint.weights, verified=True))
         tensors |= read_tensors(checkpoint.moments, verified=True)
+    except DocumentError as error:
+        raise InputError(f"state.json {error}") from error
     except FileNotFoundError as error:
         raise InputError(f"{error.filename} is missing") from error
     except OSError as error:

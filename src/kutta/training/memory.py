@@ -14,10 +14,12 @@ except ImportError:  # Windows
 
 from kutta.config import TrainConfig
 from kutta.errors import InputError
+from kutta.limits import available_memory, proc_bytes
+from kutta.model.arithmetic import cost_of
+from kutta.runs import Run
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # names of glibc's mallopt
 _LARGEST = 2**31 - 1
-_GROUP = Path("/sys/fs/cgroup")
 
 
 def keep_freed_memory() -> None:
@@ -44,7 +46,7 @@ def no_more_than_there_is(device: torch.device, processes: int) -> Generator[Non
     allocation fails instead, which can be reported. On a GPU and on other systems this does
     nothing.
     """
-    free, held = _available(), _bytes(Path("/proc/self/status"), "VmData")
+    free, held = available_memory(), proc_bytes(Path("/proc/self/status"), "VmData")
     if resource is None or device.type != "cpu" or not (free and held):
         yield
         return
@@ -58,24 +60,25 @@ def no_more_than_there_is(device: torch.device, processes: int) -> Generator[Non
         resource.setrlimit(resource.RLIMIT_DATA, (before, most))
 
 
-def _available() -> int:
-    """Available bytes of this machine, or of the container of this process."""
-    free = _bytes(Path("/proc/meminfo"), "MemAvailable", "SwapFree")
-    try:
-        most = int((_GROUP / "memory.max").read_text())
-        used = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
-        return min(free, max(0, most - int(used["anon"])))  # other pages can be reclaimed
-    except (OSError, ValueError, KeyError):  # no container, or one without a limit
-        return free
+def check_model_fits(run: Run, device: torch.device, processes: int) -> None:
+    """Reject a model whose training needs more memory than there is, before it is allocated.
 
-
-def _bytes(file: Path, *names: str) -> int:
-    """The sum of these lines of a file under /proc, which has them in kB; 0 without the file."""
-    try:
-        lines = file.read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(1024 * int(line.split()[1]) for line in lines if line.partition(":")[0] in names)
+    Parameters, gradients and Adam's two moments have four bytes each. Sharded ones are divided over
+    the processes. On a CPU all processes share the memory.
+    """
+    known = run.tokenizers
+    with torch.device("meta"):  # sizes only: no memory
+        parameters = cost_of(run.build_model()).parameters
+    copies = 1 if run.config.train.shard else processes
+    needed, free = 16 * parameters * copies, available_memory()
+    if device.type == "cuda":
+        needed, free = needed // processes, torch.cuda.mem_get_info(device)[0]
+    if free and needed > free:
+        raise InputError(
+            f"Training {parameters:,} parameters needs {needed / 1e9:,.1f} GB for weights and "
+            f"optimizer alone, but {free / 1e9:,.1f} GB are available; make the model smaller "
+            f"(model.d_model, model.ffn, layers, or its vocabulary of {len(known.target):,})."
+        )
 
 
 @contextmanager

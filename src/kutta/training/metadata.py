@@ -9,6 +9,7 @@ from typing import Any
 
 from kutta.config import Config
 from kutta.config.data import language_of
+from kutta.parsing import read_json
 from kutta.training.validate import Validation
 
 REPORT = "report.json"  # what `kutta data get` writes beside the text
@@ -50,7 +51,7 @@ def licence_of(terms: str) -> str:
 def _corpus(config: Config) -> dict[str, Any]:
     """The report of `kutta data get` on the training text; empty for text of one's own."""
     try:
-        report: Any = json.loads((Path(config.data.dir) / REPORT).read_text("utf-8"))
+        report: Any = read_json(Path(config.data.dir) / REPORT)
         return {"recipe": report["recipe"], "terms": report["terms"]}
     except (OSError, ValueError, LookupError, TypeError):
         return {}

@@ -12,7 +12,8 @@ from kutta.config import Config
 from kutta.config.warnings import warnings_about
 from kutta.files import write_text
 from kutta.runs import Run, check_same, open_run, prepare_run, resolve
-from kutta.runs.device import started_config
+from kutta.runs.device import as_started, started_config
+from kutta.runs.division import Machine, divide
 from kutta.runs.growing import check_shallow
 from kutta.runs.opening import at_least_reached
 from kutta.runs.overwriting import begin_replacement, is_being_replaced
@@ -35,9 +36,10 @@ def replaces(path: Path) -> bool:
     return is_being_replaced(path) or (Run.is_at(path) and not _is_restart(path))
 
 
-def beside(config: Config, console: Console) -> Config:
+def beside(config: Config, device: torch.device, console: Console) -> Config:
     """The config of the run that replaces the one of this config."""
     check_shallow(config)
+    divide(config, device, Machine.here())  # one that does not work is found before any writing
     new = begin_replacement(config)
     _say(console, f"training in {new.run}, which replaces {config.run} when it has finished")
     return new
@@ -71,6 +73,8 @@ def open_to_train(config: Config, device: torch.device, console: Console) -> dic
             "set train.precision = 'fp32'",
             stacklevel=3,
         )
+    # A division that does not work is found before anything is written.
+    divide(as_started(config), device, Machine.here())
     run = open_run(config)
     run = Run(run.path, resolve(run.config, device))
     run.write_config()

@@ -27,6 +27,7 @@ from kutta.training.card import direction, method_of
 from kutta.training.checkpoint import resume
 from kutta.training.final import final_model_of
 from kutta.training.loop import Step, make_trainer
+from kutta.training.memory import check_model_fits
 from kutta.training.opening import beside, open_to_train, replaces
 from kutta.training.parallel.group import SINGLE, ProcessGroup, is_launched, join
 from kutta.training.parallel.launch import launch
@@ -66,7 +67,7 @@ def train(
         if group.is_main:
             stack.enter_context(locked(path))
             if replacing := overwrite and replaces(path):
-                config = beside(config, console)
+                config = beside(config, device, console)
                 stack.enter_context(locked(Path(config.run)))
             done = open_to_train(config, device, console)
         ((done, replacing),) = group.broadcast((done, replacing))
@@ -97,6 +98,7 @@ def _train(
         console.print(idle, highlight=False, markup=False)
     if group.is_main and run.config.train.shard and division.processes == 1:
         warn("train.shard = true has no effect: there is one process.", stacklevel=3)
+    check_model_fits(run, device, division.processes)
     if launched or division.processes == 1:
         return work(run, division, group, device, console, on_step)
     if on_step is not None:

@@ -27,6 +27,7 @@ from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.state import Progress
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation, held_out_loss, improves
+from kutta.translate.segments import longest_source
 from kutta.translate.translator import Translator
 
 OnStep = Callable[[Step], object]
@@ -168,7 +169,12 @@ class Session:
             assert isinstance(model, TranslationModel), "a language model has nothing to translate"
             greedy, data = run.config.decode.changed(beam=1), run.config.data
             translator = Translator(
-                [model], run.tokenizers, greedy, device, max_source=data.max_source
+                [model],
+                run.tokenizers,
+                greedy,
+                device,
+                max_source=data.max_source,
+                longest=longest_source(data),
             )
             sources, references = zip(*self.pairs, strict=True)
             score = valid_score(translator.translate(sources), references, data)

@@ -51,7 +51,7 @@ class State(BaseModel):
     versions: dict[str, str] = {}
 
     @classmethod
-    def parse(cls, text: bytes, step: int, pieces: int, micro_batches: int) -> "State":
+    def parse(cls, text: str | bytes, step: int, pieces: int, micro_batches: int) -> "State":
         """The state of the checkpoint of this step, in a run with this division of updates."""
         try:
             state = cls.model_validate_json(text)

@@ -1,10 +1,11 @@
 """Evaluating a model on test sets: translate, save the hypotheses, and score them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from kutta.box import is_in_box
 from kutta.config import DataConfig, DecodeConfig, SearchOptions
 from kutta.errors import InputError
 from kutta.files import write_text
@@ -76,10 +77,10 @@ def evaluate_set(
 
 
 def texts_of(run: Run, data_dir: str | None) -> Texts:
-    """The text of a run, or of another folder."""
+    """The text in a run, or in another folder; a model in the box has its text in data.dir."""
     if data_dir is None:
-        return run.texts
-    return Texts(None, run.config.data.model_copy(update={"dir": data_dir}))
+        return replace(run.texts, foreign=not is_in_box(run.path))
+    return Texts(None, run.config.data.model_copy(update={"dir": data_dir}), foreign=True)
 
 
 def _search_signature(decode: DecodeConfig) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kutta.config import DecodeConfig
 from kutta.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from kutta.translate.loops import SHORTEST_LOOP, looping
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,17 @@ def permitted(
 
     Non-finite values are excluded. No n-gram of `no_repeat_ngram` tokens is repeated. EOS is
     excluded before `min_length` tokens, unless nothing else is left. In rows that have reached
-    their limit (R,) only EOS may follow; this rule overrides the others.
+    their limit (R,), or repeat themselves (`looping`), only EOS may follow; this rule overrides
+    the others.
     """
     length = tokens.shape[1] - 1
     log_probabilities.nan_to_num_(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
     log_probabilities[:, [PAD, BOS]] = -math.inf  # never generated
     ends = log_probabilities[:, EOS].clone()
     final = limits <= length
+    if length >= SHORTEST_LOOP:
+        found = looping(tokens[:, 1:].cpu().numpy(), limits.cpu().numpy())
+        final = final | torch.from_numpy(found).to(final.device)
     if decode.no_repeat_ngram:
         log_probabilities.scatter_(1, repeating(tokens, decode.no_repeat_ngram), -math.inf)
     if length < decode.min_length:

@@ -3,8 +3,7 @@
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, Unpack, cast
 
@@ -19,16 +18,15 @@ from kutta.data.tokenizer import EOS, PAD, Tokenizers
 from kutta.errors import InputError
 from kutta.model import TranslationModel
 from kutta.runs import Run, choose_device
+from kutta.translate.batches import SEGMENT, Source, batches, count_lines, within
 from kutta.translate.hypothesis import Hypothesis, one_line
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import scorer_of
 from kutta.translate.search import beam_search
+from kutta.translate.segments import SHORTEST_LIMIT, Scored, join, longest_source, split
 
-LONGEST_SOURCE = 1024  # tokens of a line that are translated if data.max_source is not set
 CHUNK = 4096  # lines that are read and sorted by length before they are translated
 FIRST_CHUNK = 64  # of a stream, so that its first results come soon; each next one is doubled
-
-Scored = tuple[str, float]
 
 
 class Options(SearchOptions, total=False):
@@ -63,21 +61,13 @@ class _Request(Section):
             )
 
 
-@dataclass(frozen=True)
-class _Source:
-    """An encoded line: its number in the input, from 0, and its ids without EOS."""
-
-    number: int
-    ids: list[int]
-
-
 class Translator:
     """Translates lines of text with one model or an ensemble.
 
     There is one output line for each input line, in the same order; empty lines stay empty. Lines
     are batched by length for speed, which changes only the last digits of scores. Lines are
-    truncated to `max_source` tokens, as in training; if that is 0, to LONGEST_SOURCE tokens, with
-    a message to `warn`.
+    truncated to `max_source` tokens, as in training. If that is 0, lines of more than `longest`
+    tokens are translated in segments, with a message to `warn`.
     """
 
     def __init__(
@@ -88,6 +78,7 @@ class Translator:
         device: str | torch.device = "auto",
         warn: Callable[[str], None] = warnings.warn,
         max_source: int = 0,
+        longest: int = SHORTEST_LIMIT,
     ) -> None:
         models = [models] if isinstance(models, TranslationModel) else list(models)
         if not models:
@@ -98,6 +89,7 @@ class Translator:
         self.config = config
         self.warn = warn
         self.max_source = max_source
+        self.longest = longest
 
     @classmethod
     def load(
@@ -114,8 +106,9 @@ class Translator:
             raise InputError(f"Give the path of a run, or a list of paths, not {runs!r}.")
         loaded = [Run.load(folder) for folder in folders]
         models, first = _load_models(loaded), loaded[0]
-        config = first.config
-        return cls(models, first.tokenizers, config.decode, device, warn, config.data.max_source)
+        decode, data = first.config.decode, first.config.data
+        limits = data.max_source, longest_source(data)
+        return cls(models, first.tokenizers, decode, device, warn, *limits)
 
     def __repr__(self) -> str:
         models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
@@ -162,30 +155,40 @@ class Translator:
     def _stream(self, lines: Iterable[str], request: _Request) -> Iterator[list[Scored]]:
         encoded = (self._encode(number, text) for number, text in enumerate(lines))
         size = FIRST_CHUNK
-        while chunk := list(islice(encoded, request.chunk or size)):
-            yield from self._translate(chunk, request)
+        while chunk := list(within(encoded, request.chunk or size)):
+            answers = iter(self._translate(list(chain.from_iterable(chunk)), request))
+            for line in chunk:
+                found = [(source.joint, next(answers)) for source in line]
+                yield join(found, add=request.sampling is not None)
             size = min(2 * size, CHUNK)
 
-    def _encode(self, number: int, text: str) -> _Source:
+    def _encode(self, number: int, text: str) -> list[Source]:
+        """A line, in segments if it is too long."""
         if not isinstance(cast(object, text), str):
             raise InputError(f"Line {number + 1} is {_one(text)}, not text; give strings.")
         # Half of a surrogate pair is not a character, and no tokenizer accepts it.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        ids = self.tokenizers.source.encode(text)
-        if not self.max_source and len(ids) > LONGEST_SOURCE:
-            self.warn(
-                f"Line {number + 1} has {len(ids):,} tokens; only the first {LONGEST_SOURCE:,} "
-                "are translated."
-            )
-        return _Source(number, ids[: self.max_source or LONGEST_SOURCE])
+        encode = self.tokenizers.source.encode
+        ids = encode(text)
+        if self.max_source or len(ids) <= self.longest:
+            return [Source(number, ids[: self.max_source or len(ids)])]
+        segments = split(text, lambda part: len(encode(part)), self.longest)
+        self.warn(
+            f"Line {number + 1} has {len(ids):,} tokens; it is translated in {len(segments):,} "
+            "segments."
+        )
+        return [
+            Source(number + part * SEGMENT, encode(segment.text), segment.joint)
+            for part, segment in enumerate(segments)
+        ]
 
-    def _translate(self, chunk: list[_Source], request: _Request) -> list[list[Scored]]:
+    def _translate(self, chunk: list[Source], request: _Request) -> list[list[Scored]]:
         """Translate the lines of a chunk, in its order."""
         found: dict[int, list[Scored]] = {}
         texts = [line for line in chunk if line.ids]
         if request.on_lines:
-            request.on_lines(len(chunk) - len(texts))
-        for batch in _batches(texts, request.decode.batch_tokens):
+            request.on_lines(count_lines(chunk) - count_lines(texts))
+        for batch in batches(texts, request.decode):
             with _evaluating(self.models):
                 results = self._search(batch, request)
             for line, hypotheses in zip(batch, results, strict=True):
@@ -193,10 +196,10 @@ class Translator:
                     (one_line(h.tokens, self.tokenizers.target), h.score) for h in hypotheses
                 ]
             if request.on_lines:
-                request.on_lines(len(batch))
+                request.on_lines(count_lines(batch))
         return [found.get(line.number, [("", 0.0)]) for line in chunk]
 
-    def _search(self, batch: list[_Source], request: _Request) -> list[list[Hypothesis]]:
+    def _search(self, batch: list[Source], request: _Request) -> list[list[Hypothesis]]:
         rows = [torch.tensor([*line.ids, EOS]) for line in batch]
         source = pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)  # (B, S)
         scorer, decode = scorer_of(self.models), request.decode
@@ -240,19 +243,6 @@ def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
     finally:
         for model in in_training:
             model.train()
-
-
-def _batches(lines: list[_Source], batch_tokens: int) -> Iterator[list[_Source]]:
-    """Batches of similar lengths: rows x (longest + EOS) <= batch_tokens, or a single row."""
-    batch: list[_Source] = []
-    for line in sorted(lines, key=lambda line: -len(line.ids)):
-        # The longest come first, so the first line of a batch determines its width.
-        if batch and (len(batch) + 1) * (len(batch[0].ids) + 1) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(line)
-    if batch:
-        yield batch
 
 
 def _check_single(options: Mapping[str, object]) -> None:

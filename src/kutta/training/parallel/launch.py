@@ -1,6 +1,5 @@
 """Starting the ranks of one machine with torch's launcher, and reporting their outcome."""
 
-import json
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from kutta.errors import InputError
+from kutta.parsing import read_json
 from kutta.runs.checkpoints import list_checkpoints
 
 _LAUNCHER = "torch.distributed.elastic"  # the prefix of its loggers
@@ -49,7 +49,7 @@ def launch(run: Path, processes: int, quiet: bool = False) -> dict[str, Any]:
             raise InputError(_message(error)) from None
         except SignalException:
             return {"step": list_checkpoints(run)[-1].step, "ended": "interrupted"}
-        return json.loads(outcome.read_text(encoding="utf-8"))
+        return read_json(outcome)
 
 
 def _message(error: ChildFailedError) -> str:
