@@ -3,12 +3,18 @@
 import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import nbclient
 import nbformat
 import pytest
+
+from kutta import Translator
+from kutta.export.export import export_run
+from kutta.runs import Run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -30,6 +36,20 @@ def test_training_and_translating(tmp_path: Path, capsys: pytest.CaptureFixture[
         *("2", "4", "6")
     ]
     assert len(re.findall(r"^     *-\d+\.\d\d  ", out, re.MULTILINE)) == 6, "two of each line"
+
+
+def test_translating_without_torch(toy_run: Path, tmp_path: Path) -> None:
+    export_run(Run.load(toy_run), tmp_path / "model")
+    command = [sys.executable, str(EXAMPLES / "embed_runtime.py"), str(tmp_path / "model")]
+    done = subprocess.run(command, input="ba be\n\ndu\n", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = Translator.load(tmp_path / "model").translate(["ba be", "", "du"])
+    assert done.stdout.splitlines() == expected
+    assert example("embed_runtime.py")["Service"](str(tmp_path / "model")).one("du") == expected[2]
+    (tmp_path / "model" / "decoder.onnx").unlink()
+    done = subprocess.run(command, input="", capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.fullmatch(r"embed_runtime: .*decoder\.onnx.*\n", done.stderr)
 
 
 def test_a_tableau_of_your_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 LAYERS = (
     ("errors", "limits", "parsing", "files", "integrity", "box", "config", "ode"),
     ("model", "data"),
-    ("runs", "metrics"),
+    ("runs", "metrics", "runtime"),
     ("training", "translate"),
     (
         "corpora",

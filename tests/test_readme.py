@@ -53,7 +53,7 @@ def test_the_blocks_of_the_readme_are_those_that_run() -> None:
     assert languages == ["sh", "sh", "sh", "toml", "sh", "python", "python", "bibtex"]
     lines = [line for kind, text in blocks(README) if kind == "sh" for line in text.splitlines()]
     setup = [line.split("  ")[0] for line in lines if line.startswith(SETUP)]
-    assert setup == ["make demo", "make test", "pip install -c constraints.txt ."]
+    assert setup == ["make demo", "make test", "pip install -c constraints.txt '.[train]'"]
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import torch
 from rich.console import Console
 from torch.nn import functional
 
-from kutta.commands import describe, evaluate_run
+from kutta.commands import evaluate_run
+from kutta.commands.describe import describe
 from kutta.config import Config
 from kutta.data.tokenizer import BOS, EOS, Tokenizers
 from kutta.errors import InputError

@@ -2,20 +2,22 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from numpy.typing import NDArray
 
 from kutta.config import DecodeConfig, Sampling
 from kutta.data.tokenizer import BOS, EOS, PAD, UNK
 from kutta.translate.hypothesis import Hypothesis, permitted, repeating
 from kutta.translate.sampling import sample
+from kutta.translate.scorer import best_of
 from kutta.translate.search import beam_search
+from tests.translate.scripts import Row, Scripted
 
 VOCABULARY = 10
 WORDS = [UNK, *range(4, VOCABULARY)]  # what a translation may consist of
@@ -25,32 +27,23 @@ lengths = st.integers(0, 6)
 orders = st.integers(0, 4)
 
 
-@dataclass
-class NoiseState:
-    rows: list[tuple[int, ...]]
-
-    def select(self, rows: Tensor, same_sentences: bool = False) -> None:
-        self.rows = [self.rows[int(row)] for row in rows]
-
-
-@dataclass(frozen=True)
-class Noise:
+class Noise(Scripted):
     """A scorer whose probabilities are drawn for every source and prefix, by a seed."""
 
-    seed: int = 0
-    vocabulary: int = VOCABULARY
+    def __init__(self, seed: int = 0, vocabulary: int = VOCABULARY) -> None:
+        super().__init__(lambda source, prefix: self.drawn((*source, *prefix)), vocabulary)
+        self.seed = seed
 
-    def table(self, row: tuple[int, ...]) -> Tensor:
+    def drawn(self, row: tuple[int, ...]) -> NDArray[np.float32]:
         drawn = np.random.default_rng([self.seed, *row]).normal(scale=2.0, size=self.vocabulary)
-        return torch.tensor(drawn, dtype=torch.float).log_softmax(-1)
+        return torch.tensor(drawn, dtype=torch.float).log_softmax(-1).numpy()
 
-    def start(self, source: Tensor) -> NoiseState:
-        return NoiseState([tuple(row[row != PAD].tolist()) for row in source])
 
-    def step(self, tokens: Tensor, state: NoiseState) -> Tensor:
-        pairs = zip(state.rows, tokens.tolist(), strict=True)
-        state.rows = [(*row, token) for row, token in pairs]
-        return torch.stack([self.table(row) for row in state.rows])
+def after(table: NDArray[np.float32], prefix: list[int], limit: int, decode: DecodeConfig) -> Any:
+    """What `permitted` makes of a table (V,) after a prefix."""
+    every = best_of(table[None].copy(), len(table))
+    arrays = np.array([[BOS, *prefix]]), np.array([len(prefix)]), np.array([limit])
+    return permitted(every, *arrays, decode)[0][0]
 
 
 def rules(limit: int, least: int, n: int, beam: int = 1, penalty: float = 0.0) -> DecodeConfig:
@@ -64,10 +57,9 @@ def rules(limit: int, least: int, n: int, beam: int = 1, penalty: float = 0.0) -
     )
 
 
-def sources(sentences: list[list[int]]) -> Tensor:
-    """(B, S) with EOS and padding."""
-    width = max(map(len, sentences)) + 1
-    return torch.tensor([[*row, EOS, *[PAD] * (width - len(row) - 1)] for row in sentences])
+def sources(sentences: list[list[int]]) -> list[list[int]]:
+    """The same with EOS."""
+    return [[*row, EOS] for row in sentences]
 
 
 def ngrams(tokens: list[int], n: int) -> list[tuple[int, ...]]:
@@ -102,7 +94,7 @@ def twice(prefix: list[int], word: int, n: int) -> bool:
 def test_what_would_repeat_is_what_a_walk_over_the_prefix_finds(
     rows: list[list[int]], n: int
 ) -> None:
-    found = repeating(torch.tensor([[BOS, *row] for row in rows]), n)
+    found = repeating(np.array([[BOS, *row] for row in rows]), n)
     for row, banned in zip(rows, found.tolist(), strict=True):
         # For n = 1 the BOS in front is found too; nothing ever chooses it.
         assert set(banned) - {PAD, BOS} == {word for word in WORDS if twice(row, word, n)}
@@ -119,27 +111,23 @@ def test_what_would_repeat_is_what_a_walk_over_the_prefix_finds(
 def test_the_rules_leave_the_probabilities_of_what_is_allowed_alone(
     prefix: list[int], limit: int, least: int, n: int, seed: int
 ) -> None:
-    table = Noise(seed, 7).table((1,))
-    row = torch.tensor([[BOS, *prefix]])
-    after = permitted(table[None].clone(), row, torch.tensor([limit]), rules(0, least, n))[0]
+    table = Noise(seed, 7).drawn((1,))
+    found = after(table, prefix, limit, rules(0, least, n))
     allowed = may_follow(prefix, limit, least, n, [UNK, 4, 5, 6])
-    assert {word for word in range(7) if after[word].isfinite()} == allowed
-    assert all(after[word] == table[word] for word in allowed)
+    assert {word for word in range(7) if math.isfinite(found[word])} == allowed
+    assert all(found[word] == table[word] for word in allowed)
 
 
 def test_without_rules_only_the_marks_are_ruled_out() -> None:
-    table = Noise(1).table((1,))
-    row, limits = torch.tensor([[BOS, 4, 4, 4]]), torch.tensor([9])
-    after = permitted(table[None].clone(), row, limits, DecodeConfig())[0]
-    expected = table.clone()
+    table = Noise(1).drawn((1,))
+    expected = table.copy()
     expected[[PAD, BOS]] = -math.inf
-    assert torch.equal(after, expected)
+    assert np.array_equal(after(table, [4, 4, 4], 9, DecodeConfig()), expected)
 
 
 def test_the_limit_is_above_all_other_rules() -> None:
-    table = Noise(1).table((1,))[None].clone()
-    after = permitted(table, torch.tensor([[BOS, 4, 5]]), torch.tensor([2]), rules(2, 100, 1))[0]
-    assert after.isfinite().nonzero().tolist() == [[EOS]]
+    found = after(Noise(1).drawn((1,)), [4, 5], 2, rules(2, 100, 1))
+    assert np.flatnonzero(np.isfinite(found)).tolist() == [EOS]
 
 
 # ---- the searches under the rules ------------------------------------------------------------
@@ -153,7 +141,7 @@ def all_sequences(
     found: list[tuple[float, list[int]]] = []
 
     def grow(prefix: list[int], score: float) -> None:
-        table = scorer.table((*source, EOS, BOS, *prefix))
+        table = scorer.drawn((*source, EOS, BOS, *prefix))
         for word in sorted(may_follow(prefix, limit, least, n, words)):
             if word == EOS:
                 found.append((score + float(table[EOS]), prefix))
@@ -185,7 +173,7 @@ def test_greedy_is_a_beam_of_one_and_takes_the_likeliest_allowed(
     source = [4, 5, 6] if long else [7]
     scorer, tokens = Noise(seed), list[int]()
     while True:
-        table = scorer.table((*source, EOS, BOS, *tokens))
+        table = scorer.drawn((*source, EOS, BOS, *tokens))
         allowed = sorted(may_follow(tokens, limit, least, n, WORDS))
         word = max(allowed, key=lambda word: float(table[word]))
         if word == EOS:
@@ -252,18 +240,15 @@ def test_the_shortest_gives_way_to_the_default_limit() -> None:
 
 
 def test_what_is_ruled_out_leaves_its_share_to_the_others() -> None:
-    @dataclass(frozen=True)
-    class Thrice(Noise):
+    def thrice(source: Row, prefix: Row) -> NDArray[np.float32]:
         """4 with 1/2, 5 with 1/3, 6 with 1/6, always."""
-
-        def table(self, row: tuple[int, ...]) -> Tensor:
-            table = torch.full((VOCABULARY,), -math.inf)
-            table[[4, 5, 6]] = torch.tensor([1 / 2, 1 / 3, 1 / 6]).log()
-            table[EOS] = -30.0
-            return table
+        table = np.full(VOCABULARY, -math.inf, np.float32)
+        table[[4, 5, 6]] = np.log([1 / 2, 1 / 3, 1 / 6])
+        table[EOS] = -30.0
+        return table
 
     count = 3000
-    drawn = sample(Thrice(), sources([[4]] * count), Sampling(), rules(2, 0, 1))
+    drawn = sample(Scripted(thrice, VOCABULARY), sources([[4]] * count), Sampling(), rules(2, 0, 1))
     pairs = Counter(tuple(h.tokens) for h in drawn)
     shares = {4: 1 / 2, 5: 1 / 3, 6: 1 / 6}
     for (one, other), times in pairs.items():

@@ -4,22 +4,26 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch import Tensor
 
 from kutta.config import DecodeConfig, ModelConfig, Sampling
 from kutta.data.tokenizer import BOS, EOS, PAD, UNK
 from kutta.model import TranslationModel
 from kutta.model.transformer import build_model
-from kutta.translate.hypothesis import Hypothesis, highest
+from kutta.translate import search as search_module
+from kutta.translate.hypothesis import Hypothesis
+from kutta.translate.pytorch import SingleModel, highest
 from kutta.translate.sampling import sample
-from kutta.translate.scorer import Ensemble, SingleModel
+from kutta.translate.scorer import Ensemble
 from kutta.translate.search import beam_search
+from tests.translate.scripts import Row, Scripted, rows_of
 
 VOCABULARY = 12
 A, B, C = 4, 5, 6
@@ -38,29 +42,24 @@ def tiny(seed: int = 0, vocabulary: int = VOCABULARY, **settings: object) -> Tra
     return model
 
 
-def sources(lengths: Sequence[int], seed: int = 0, vocabulary: int = VOCABULARY) -> Tensor:
-    """Random sentences of these lengths, each with EOS, padded: (B, S)."""
+def sources(lengths: Sequence[int], seed: int = 0, vocabulary: int = VOCABULARY) -> list[list[int]]:
+    """Random sentences of these lengths, each with EOS."""
     generator = torch.Generator().manual_seed(seed)
     batch = torch.full((len(lengths), max(lengths) + 1), PAD)
     for row, length in enumerate(lengths):
         batch[row, :length] = torch.randint(4, vocabulary, (length,), generator=generator)
         batch[row, length] = EOS
-    return batch
-
-
-def alone(source: Tensor, row: int) -> Tensor:
-    """One sentence of a batch without its padding, (1, S)."""
-    return source[row : row + 1, : int((source[row] != PAD).sum())]
+    return rows_of(batch)
 
 
 @torch.no_grad()
-def teacher_forced(model: TranslationModel, source: Tensor, prefix: list[int]) -> Tensor:
+def teacher_forced(model: TranslationModel, source: list[int], prefix: list[int]) -> Tensor:
     """Log-probabilities after each position of BOS + prefix, without any cache: (T, V)."""
-    hidden = model.decode(torch.tensor([[BOS, *prefix]]), model.encode(source))
+    hidden = model.decode(torch.tensor([[BOS, *prefix]]), model.encode(torch.tensor([source])))
     return model.project(hidden)[:, 0].log_softmax(-1)
 
 
-def log_probability(model: TranslationModel, source: Tensor, tokens: list[int]) -> float:
+def log_probability(model: TranslationModel, source: list[int], tokens: list[int]) -> float:
     table = teacher_forced(model, source, tokens)
     return sum(float(table[i, token]) for i, token in enumerate([*tokens, EOS]))
 
@@ -68,36 +67,25 @@ def log_probability(model: TranslationModel, source: Tensor, tokens: list[int]) 
 Distribution = Callable[[int, tuple[int, ...]], dict[int, float]]
 
 
-@dataclass
-class ScriptState:
-    rows: list[tuple[int, tuple[int, ...]]]
+class Script(Scripted):
+    """Follows a function of (sentence, prefix) to probabilities; the first id is the sentence."""
 
-    def select(self, rows: Tensor, same_sentences: bool = False) -> None:
-        chosen = [self.rows[int(row)] for row in rows]
-        if same_sentences:
-            assert [s for s, _ in chosen] == [s for s, _ in self.rows]
-        self.rows = chosen
+    def __init__(self, distribution: Distribution) -> None:
+        super().__init__(self.of_row, VOCABULARY)
+        self.distribution = distribution
 
-
-@dataclass
-class Script:
-    """A scorer that follows a function of (sentence, prefix) to probabilities."""
-
-    distribution: Distribution
-    steps: int = 0
-
-    def start(self, source: Tensor) -> ScriptState:
-        return ScriptState([(row, ()) for row in range(len(source))])
-
-    def step(self, tokens: Tensor, state: ScriptState) -> Tensor:
-        self.steps += 1
-        pairs = zip(state.rows, tokens.tolist(), strict=True)
-        state.rows = [(sentence, (*prefix, token)) for (sentence, prefix), token in pairs]
-        table = torch.full((len(state.rows), VOCABULARY), -math.inf)
-        for row, (sentence, (_, *prefix)) in enumerate(state.rows):
-            for token, probability in self.distribution(sentence, tuple(prefix)).items():
-                table[row, token] = math.log(probability) if probability > 0 else probability
+    def of_row(self, source: Row, prefix: Row) -> NDArray[np.float32]:
+        table = np.full(VOCABULARY, -math.inf, np.float32)
+        if source:  # a column that is not in use has none
+            found = self.distribution(source[0], prefix[1:])
+            for token, probability in found.items():
+                table[token] = math.log(probability) if probability > 0 else probability
         return table
+
+
+def numbered(count: int) -> list[list[int]]:
+    """Sources of three tokens and EOS, the first of which is the number of the sentence."""
+    return [[number, A, A, EOS] for number in range(count)]
 
 
 # ---- against enumeration and uncached arithmetic --------------------------------------------
@@ -110,7 +98,7 @@ def test_a_beam_that_holds_everything_finds_the_ranking_of_all_sequences(penalty
     scored: list[tuple[float, list[int]]] = []
     for length in range(limit + 1):
         for tokens in itertools.product([UNK, 4, 5], repeat=length):
-            logp = log_probability(model, source, list(tokens))
+            logp = log_probability(model, source[0], list(tokens))
             scored.append((logp / (length + 1) ** penalty, list(tokens)))
     scored.sort(reverse=True)
     decode = DecodeConfig(beam=130, length_penalty=penalty, max_length=limit)
@@ -125,7 +113,7 @@ def test_beam_one_is_greedy(seed: int) -> None:
     source = sources([1, 7, 4, 7, 2], seed)
     expected: list[list[int]] = []
     for row in range(len(source)):
-        one, tokens = alone(source, row), []
+        one, tokens = source[row], []
         while len(tokens) < 15:
             following = teacher_forced(model, one, tokens)[-1]
             following[[PAD, BOS]] = -math.inf
@@ -158,7 +146,7 @@ def test_the_reordered_cache_gives_what_uncached_decoding_gives(
     assert len({len(h.tokens) for hypotheses in found for h in hypotheses}) > 2
     for row, hypotheses in enumerate(found):
         for h in hypotheses:
-            expected = log_probability(model, alone(source, row), h.tokens)
+            expected = log_probability(model, source[row], h.tokens)
             assert h.log_probability == pytest.approx(expected, abs=1e-4)
             assert h.score == pytest.approx(expected / (len(h.tokens) + 1) ** 0.6, abs=1e-4)
 
@@ -183,13 +171,13 @@ def test_a_batch_gives_what_its_sentences_give_alone(beam: int) -> None:
     decode = DecodeConfig(beam=beam, max_length=14)
     together = beam_search(scorer, source, decode, n_best=beam)
     for row, hypotheses in enumerate(together):
-        (single,) = beam_search(scorer, alone(source, row), decode, n_best=beam)
+        (single,) = beam_search(scorer, [source[row]], decode, n_best=beam)
         assert [h.tokens for h in hypotheses] == [h.tokens for h in single]
         assert [h.score for h in hypotheses] == pytest.approx([h.score for h in single], abs=1e-5)
 
 
 def test_no_sentence_is_no_work() -> None:
-    empty = torch.zeros(0, 4, dtype=torch.long)
+    empty: list[list[int]] = []
     assert beam_search(SingleModel(tiny()), empty, DecodeConfig()) == []
     assert sample(SingleModel(tiny()), empty, Sampling(), DecodeConfig()) == []
 
@@ -235,7 +223,7 @@ def test_sentences_leave_the_batch_one_by_one() -> None:
         done = len(prefix) == sentence
         return {EOS: 0.9, C: 0.1} if done else {A + sentence % 3: 0.9, C + 1: 0.1}
 
-    found = beam_search(Script(own), sources([3] * 5), DecodeConfig(beam=2, length_penalty=0.0))
+    found = beam_search(Script(own), numbered(5), DecodeConfig(beam=2, length_penalty=0.0))
     assert [h.tokens for (h,) in found] == [[A + n % 3] * n for n in range(5)]
 
 
@@ -266,17 +254,15 @@ def test_of_equal_candidates_the_lowest_id_wins() -> None:
 @pytest.mark.parametrize("number", [math.nan, -math.inf, math.inf])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_model_that_breaks_down_still_gives_a_line(number: float, beam: int) -> None:
-    def broken(scores: Tensor, length: int) -> Tensor:
-        return torch.full_like(scores, number) if length > 2 else scores
+    def broken(source: Row, prefix: Row) -> NDArray[np.float32]:
+        table = np.full(VOCABULARY, number if len(prefix) > 2 else -math.inf, np.float32)
+        if len(prefix) <= 2:
+            table[[A, B]] = np.log([0.8, 0.2])
+        return table
 
-    class Broken(Script):
-        def step(self, tokens: Tensor, state: ScriptState) -> Tensor:
-            return broken(super().step(tokens, state), self.steps)
-
-    script = Broken(lambda _, p: {A: 0.8, B: 0.2})
+    script = Scripted(broken, VOCABULARY)
     (found,) = beam_search(script, sources([3]), DecodeConfig(beam=beam), n_best=beam)
     assert found == [Hypothesis([A, A], -math.inf, -math.inf)]
-    script.steps = 0
     (drawn,) = sample(script, sources([3]), Sampling(), DecodeConfig())
     assert (len(drawn.tokens), drawn.score) == (2, -math.inf)
 
@@ -299,7 +285,7 @@ def test_highest_takes_the_first_of_equals(rows: list[list[int]], count: int) ->
 def test_an_ensemble_of_the_same_model_twice_is_that_model() -> None:
     model, source = tiny(), sources([4, 2, 8])
     decode = DecodeConfig(max_length=10)
-    twice = beam_search(Ensemble([model, model]), source, decode, n_best=4)
+    twice = beam_search(Ensemble([SingleModel(model)] * 2), source, decode, n_best=4)
     once = beam_search(SingleModel(model), source, decode, n_best=4)
     for pair, single in zip(twice, once, strict=True):
         assert [h.tokens for h in pair] == [h.tokens for h in single]
@@ -308,10 +294,15 @@ def test_an_ensemble_of_the_same_model_twice_is_that_model() -> None:
 
 def test_an_ensemble_averages_probabilities() -> None:
     models, source = [tiny(0), tiny(1, decoder_solver="rk2"), tiny(2)], sources([4, 7])
-    found = beam_search(Ensemble(models), source, DecodeConfig(max_length=9), n_best=4)
+    found = beam_search(
+        Ensemble([SingleModel(model) for model in models]),
+        source,
+        DecodeConfig(max_length=9),
+        n_best=4,
+    )
     for row, hypotheses in enumerate(found):
         for h in hypotheses:
-            tables = [teacher_forced(m, alone(source, row), h.tokens).exp() for m in models]
+            tables = [teacher_forced(m, source[row], h.tokens).exp() for m in models]
             expected = 0.0
             for i, token in enumerate([*h.tokens, EOS]):
                 expected += math.log(sum(float(table[i, token]) for table in tables) / 3)
@@ -332,7 +323,7 @@ def test_a_sample_does_not_depend_on_the_batch_around_it() -> None:
     scorer, source = SingleModel(tiny()), sources([4, 9, 2, 6])
     together = sample(scorer, source, Sampling(), DecodeConfig(), [10, 11, 12, 13])
     for row in range(4):
-        (single,) = sample(scorer, alone(source, row), Sampling(), DecodeConfig(), [10 + row])
+        (single,) = sample(scorer, [source[row]], Sampling(), DecodeConfig(), [10 + row])
         assert together[row].tokens == single.tokens
 
 
@@ -340,7 +331,7 @@ def test_a_sample_carries_its_log_probability() -> None:
     model, source = tiny(), sources([4, 9, 2, 6])
     found = sample(SingleModel(model), source, Sampling(temperature=2.0), DecodeConfig())
     for row, drawn in enumerate(found):
-        expected = log_probability(model, alone(source, row), drawn.tokens)
+        expected = log_probability(model, source[row], drawn.tokens)
         assert drawn.log_probability == pytest.approx(expected, abs=1e-4)
         assert drawn.score == drawn.log_probability
 
@@ -380,3 +371,52 @@ def test_samples_keep_the_limit_and_the_rules() -> None:
     assert {token for h in drawn for token in h.tokens} == {A}
     assert max(len(h.tokens) for h in drawn) == 5
     assert min(len(h.tokens) for h in drawn) == 0
+
+
+# ---- sentences that come and go --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"decoder_solver": "rk2", "relative_positions": 0}])
+def test_sentences_take_the_places_of_others(
+    settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few places, many sentences of different lengths: the same as one by one."""
+    model = tiny(1, **settings)
+    source = sources(sorted(np.random.default_rng(3).integers(1, 15, 40).tolist(), reverse=True))
+    decode = DecodeConfig(beam=3)
+    expected = [beam_search(SingleModel(model), [one], decode)[0] for one in source]
+    for rows in (3, 12, 30):
+        monkeypatch.setattr(search_module, "MOST_ROWS", rows)
+        found = beam_search(SingleModel(model), source, decode)
+        assert [h.tokens for (h,) in found] == [h.tokens for (h,) in expected]
+        scores = [h.score for (h,) in expected]
+        assert [h.score for (h,) in found] == pytest.approx(scores, abs=1e-5)
+
+
+def test_slots_that_nobody_sees_are_removed() -> None:
+    scorer = SingleModel(tiny(1))
+    decoding = scorer.start(4)
+    decoding.select([], 1)
+    decoding.enter([0], sources([5]))
+    for _ in range(60):  # all hypotheses always continue the first one
+        decoding.step(np.full((1, 4), A), 4)
+        decoding.extend(np.zeros((1, 4), np.int64))
+    assert 60 < decoding.caches.used < 60 + 8 * 4
+
+
+@pytest.mark.parametrize("penalty", [-0.5, 0.0, 0.6, 1.5])
+def test_an_exact_stop_finds_what_a_search_to_the_limit_finds(penalty: float) -> None:
+    """The present rule may miss a better translation; one that runs to the end cannot."""
+    better = 0
+    for seed in range(12):
+        scorer, source = SingleModel(tiny(seed)), sources([4], seed)
+        decode = DecodeConfig(beam=3, length_penalty=penalty, max_length=12)
+        ((usual,),) = beam_search(scorer, source, decode)
+        ((exact,),) = beam_search(scorer, source, decode.changed(exact_stop=True))
+        # With as many hypotheses wanted as there can be, the search never stops early.
+        endless = decode.changed(exact_stop=True)
+        best = beam_search(scorer, source, endless, n_best=10_000)[0][0]
+        assert exact == best
+        assert exact.score >= usual.score
+        better += exact.score > usual.score
+    assert better or penalty < 1

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kutta.config import DataConfig
+from kutta.data.tokenizer import BOS, PAD
 from kutta.translate.loops import EVERY, LONGEST_PERIOD, SHORTEST_LOOP, looping
 from kutta.translate.segments import join, longest_source, split
 
@@ -99,7 +100,7 @@ def test_the_limit_is_that_of_training(trained: int, limit: int) -> None:
 
 
 def loops(row: list[int], limit: int) -> bool:
-    return bool(looping(np.array([row]), np.array([limit]))[0])
+    return bool(looping(np.array([[BOS, *row]]), np.array([len(row)]), np.array([limit]))[0])
 
 
 @given(st.integers(1, LONGEST_PERIOD), st.integers(0, 30), st.integers(0, 200))
@@ -108,7 +109,7 @@ def test_a_phrase_repeated_for_more_than_half_of_the_limit_is_a_loop(
 ) -> None:
     needed = max(SHORTEST_LOOP, limit // 2)
     start = [100 + number for number in range(before)]
-    repeated = [number % period for number in range(needed + EVERY)]
+    repeated = [10 + number % period for number in range(needed + EVERY)]
     row = start + repeated
     row = row[: len(row) // EVERY * EVERY]
     assert loops(row, limit)
@@ -118,6 +119,13 @@ def test_a_phrase_repeated_for_more_than_half_of_the_limit_is_a_loop(
 
 
 def test_rows_have_their_own_limits() -> None:
-    row = [7] * 48
-    found = looping(np.array([row, row, [*range(48)]]), np.array([60, 200, 60]))
-    assert found.tolist() == [True, False, False]
+    row = [BOS] + [7] * 48
+    rows = np.array([row, row, [BOS, *range(100, 148)], [PAD] * 8 + row[:41]])
+    found = looping(rows, np.array([48, 48, 48, 40]), np.array([60, 200, 60, 60]))
+    assert found.tolist() == [True, False, False, True]
+
+
+def test_what_was_before_a_row_began_is_not_part_of_a_loop() -> None:
+    row = [PAD] * 40 + [BOS] + [7] * 32
+    assert not looping(np.array([row]), np.array([32]), np.array([80]))[0]
+    assert looping(np.array([row]), np.array([32]), np.array([64]))[0]

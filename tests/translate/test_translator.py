@@ -21,7 +21,8 @@ from kutta.model.transformer import build_model
 from kutta.model.weights import own_tensors, read_tensors, write_tensors
 from kutta.runs import choose_device
 from kutta.translate import Sampling, Translator, beam_search
-from kutta.translate.scorer import Ensemble, SingleModel
+from kutta.translate.pytorch import SingleModel
+from kutta.translate.scorer import Ensemble
 from kutta.translate.segments import SHORTEST_LIMIT
 
 WORDS = [f"w{i}" for i in range(12)]
@@ -87,7 +88,7 @@ def test_a_translation_never_contains_the_end_of_a_line() -> None:
 
 def test_what_is_translated_is_what_the_search_finds() -> None:
     both = translator()
-    source = torch.tensor([[*SPLIT.encode("w1 w2 w3"), EOS]])
+    source = [[*SPLIT.encode("w1 w2 w3"), EOS]]
     model = both.models[0].eval()
     (found,) = beam_search(SingleModel(model), source, CONFIG.decode, n_best=3)
     expected = [(SPLIT.decode(h.tokens), pytest.approx(h.score, abs=1e-5)) for h in found]
@@ -286,7 +287,7 @@ def test_one_translation_of_a_line_has_no_n_best() -> None:
 
 
 def test_signatures_and_objects_are_readable() -> None:
-    names = ["beam", "length_penalty", "min_length", "max_length", "no_repeat_ngram"]
+    names = ["beam", "length_penalty", "min_length", "max_length", "no_repeat_ngram", "exact_stop"]
     others = ["sampling", "chunk", "on_lines"]
     for method in (Translator.translate, Translator.translate_stream):
         shown = inspect.signature(method)
@@ -386,9 +387,9 @@ def test_an_ensemble_is_loaded_from_runs_and_checkpoints(tmp_path: Path) -> None
     write_tensors(own_tensors(tiny(2)), checkpoint / "model.safetensors")
     other = write_run(tmp_path / "b", seed=3)
     loaded = Translator.load([run, checkpoint, str(other)])
-    source = torch.tensor([[*SPLIT.encode("w1 w2 w3"), EOS]])
+    source = [[*SPLIT.encode("w1 w2 w3"), EOS]]
     models = [tiny(seed).eval() for seed in (1, 2, 3)]
-    ((best,),) = beam_search(Ensemble(models), source, CONFIG.decode)
+    ((best,),) = beam_search(Ensemble([SingleModel(m) for m in models]), source, CONFIG.decode)
     assert loaded.hypotheses(["w1 w2 w3"]) == [
         [(SPLIT.decode(best.tokens), pytest.approx(best.score))]
     ]

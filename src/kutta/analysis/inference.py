@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -12,13 +12,14 @@ from kutta.analysis.observe import stacks_of, times_of
 from kutta.analysis.subject import Subject, Track
 from kutta.analysis.variants import check_method, with_method
 from kutta.data.batches import Batch
+from kutta.data.tokenizer import PAD
 from kutta.errors import InputError
 from kutta.metrics.texts import valid_score
 from kutta.model import Stack, TextModel, TranslationModel
 from kutta.model.arithmetic import cost_of
 from kutta.ode.methods import METHODS as ALL_METHODS
 from kutta.training.objective import token_loss
-from kutta.translate.scorer import scorer_of
+from kutta.translate.pytorch import scorer_of
 from kutta.translate.search import beam_search
 
 METHODS = ("euler", "rk2", "rk4")
@@ -138,7 +139,9 @@ def _bleu(subject: Subject, model: TranslationModel) -> float:
     greedy = subject.config.decode.changed(beam=1)
     found = [""] * len(subject.pairs)
     for numbers, batch in subject.batches():
-        best = beam_search(scorer_of([model]), batch.source, greedy)
+        rows = cast(list[list[int]], batch.source.tolist())
+        sources = [[id for id in row if id != PAD] for row in rows]
+        best = beam_search(scorer_of([model]), sources, greedy)
         for number, hypotheses in zip(numbers, best, strict=True):
             text = subject.tokenizers.target.decode(hypotheses[0].tokens)
             if len(subject.pairs[number][0]):  # an empty line has an empty translation

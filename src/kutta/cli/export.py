@@ -13,38 +13,95 @@ from kutta.errors import InputError
 class Target(StrEnum):
     """What the files are for."""
 
+    onnx = "onnx"
     ctranslate2 = "ctranslate2"
+
+
+class Precision(StrEnum):
+    """How the weights of an ONNX export are stored and multiplied."""
+
+    fp32 = "fp32"
+    int8 = "int8"
 
 
 @app.command()
 def export(
     run: Run,
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Write the files to this new folder.")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="DIR",
+            help="Write the files to this new folder.",
+            show_default="export/PRECISION in the run",
+        ),
+    ] = None,
     to: Annotated[
-        Target, typer.Option("--to", metavar="FORMAT", help="Write this format: ctranslate2.")
-    ],
+        Target,
+        typer.Option(
+            "--to", metavar="FORMAT", help="Write this format: onnx, which Kutta runs, ctranslate2."
+        ),
+    ] = Target.onnx,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(
+            metavar="fp32|int8",
+            help="Compute with weights of this precision, with --to onnx.",
+            show_default="fp32",
+        ),
+    ] = None,
+    score: Annotated[
+        bool,
+        typer.Option(help="Score int8 weights against fp32 on the test or validation text."),
+    ] = True,
     quantization: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="TYPE",
-            help="Store the weights so: float32, float16, bfloat16, int8 or int8_float32.",
+            help="Store the weights so, with --to ctranslate2: float32, float16, bfloat16, int8 or "
+            "int8_float32.",
+            show_default="float32",
         ),
-    ] = "float32",
+    ] = None,
     checkpoint: Checkpoint = None,
 ) -> None:
-    """Write a trained model in the format of another program.
+    """Write a trained model for devices without PyTorch.
 
-    CTranslate2 can compute Euler models, and RK2 with gamma = "ones".
+    `kutta translate DIR` and `kutta sample DIR` then run it in onnxruntime. Every model can be
+    exported so. CTranslate2 can compute Euler models, and RK2 with gamma = "ones".
     """
-    from kutta.export.ctranslate2 import QUANTIZATIONS, export_ctranslate2
     from kutta.runs import Run as RunDirectory
 
-    if quantization not in QUANTIZATIONS:
-        raise InputError(
-            f"--quantization {quantization} is not known; choose one of {', '.join(QUANTIZATIONS)}."
-        )
-    export_ctranslate2(RunDirectory.load(run, checkpoint), folder, quantization)
-    size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
-    typer.echo(f"{folder}: a model for CTranslate2, {quantization}, {size:.1f} MB")
+    found = RunDirectory.load(run, checkpoint)
+    if to is Target.ctranslate2:
+        from kutta.export.ctranslate2 import QUANTIZATIONS, export_ctranslate2
+
+        _reject("ctranslate2", precision=precision)
+        quantization = quantization or "float32"
+        if quantization not in QUANTIZATIONS:
+            raise InputError(
+                f"--quantization {quantization} is not known; choose one of "
+                f"{', '.join(QUANTIZATIONS)}."
+            )
+        folder = folder or found.outputs("export") / f"ctranslate2-{quantization}"
+        export_ctranslate2(found, folder, quantization)
+        typer.echo(f"{folder}: a model for CTranslate2, {quantization}, {_megabytes(folder)}")
+        return
+    from kutta.commands.export import export_model
+
+    _reject("onnx", quantization=quantization)
+    chosen = (precision or Precision.fp32).value
+    folder = folder or found.outputs("export") / chosen
+    for line in export_model(found, folder, chosen, score):
+        typer.echo(line)
+    typer.echo(f"{folder}: a model for onnxruntime, {chosen}, {_megabytes(folder)}")
+
+
+def _megabytes(folder: Path) -> str:
+    return f"{sum(file.stat().st_size for file in folder.iterdir()) / 1e6:.1f} MB"
+
+
+def _reject(to: str, **options: object) -> None:
+    """Reject options of the other format."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"--{name} has no effect with --to {to}; remove it.")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kutta import __version__
-from kutta.errors import InputError
+from kutta.errors import InputError, not_installed
 
 WRONG_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 1, 130, 141
 DEBUG = "--debug"
@@ -56,6 +56,8 @@ def say(sentence: str, rank: int = 0) -> None:
 
 def _report(error: BaseException, sentence_of: Callable[[InputError], str], debug: bool) -> int:
     """Say what has failed; return the exit code."""
+    if isinstance(error, ModuleNotFoundError):
+        error = not_installed(error)
     if isinstance(error, InputError):
         say(sentence_of(error), error.rank)
         return WRONG_INPUT

@@ -54,7 +54,7 @@ def info(
         else:
             typer.echo(as_toml(settings))
         return
-    from kutta.commands import describe
+    from kutta.commands.describe import describe
 
     facts = describe(found, set or [])
     if json:

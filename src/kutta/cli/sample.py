@@ -33,10 +33,10 @@ def sample(
     device: Device = "auto",
 ) -> None:
     """Sample texts from a language model, one per line."""
-    from kutta.runs import Run as RunFolder
+    from kutta.commands.translate import chosen_folder
     from kutta.translate.writer import Writer
 
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    writer = Writer.load(RunFolder.load(run, checkpoint).folder, device)
+    writer = Writer.load(chosen_folder(run, checkpoint), device)
     for text in writer.write(prompt, count, sampling, max_length):
         typer.echo(text)

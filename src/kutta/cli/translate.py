@@ -86,6 +86,18 @@ def translate(
         ),
     ] = None,
     device: Device = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Search with N workers of one thread each, with an exported model.",
+            show_default="as many as cores",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue --output where a killed command stopped."),
+    ] = False,
     json: AsJson = False,
     **search: Unpack[SearchOptions],
 ) -> None:
@@ -110,7 +122,9 @@ def translate(
             raise InputError(f"{_written(name)} has no effect with --sample; remove one of them.")
     sampling = Sampling(**given) if sample else None  # type: ignore[arg-type]
     runs, input = _without_file(runs, input)
-    translate_text(runs, input, output, n_best, sampling, device, json, checkpoint, **search)
+    translate_text(
+        runs, input, output, n_best, sampling, device, json, checkpoint, workers, resume, **search
+    )
 
 
 def _without_file(given: list[Path], input: Path | None) -> tuple[list[Path], Path | None]:

@@ -2,23 +2,24 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import tee
 from pathlib import Path
-from typing import Unpack
+from typing import Any, TextIO, Unpack
 
 from kutta.commands.document import check_document, translate_document
 from kutta.commands.output import text_output
 from kutta.commands.progress import progress, remark, uninterrupted
+from kutta.commands.resume import check_resumable, facts_of, resumed_output, without_first
 from kutta.config import Sampling, SearchOptions
 from kutta.data.corpus import read_lines, read_stream
 from kutta.documents.formats import Job, format_of
 from kutta.documents.lines import translate_lines
 from kutta.documents.sentences import is_short
 from kutta.errors import InputError
-from kutta.runs import Run
+from kutta.runtime import is_exported
 from kutta.translate.segments import Scored
 from kutta.translate.translator import Options, Translator
 
@@ -32,26 +33,31 @@ def translate_text(
     device: str,
     as_json: bool,
     checkpoint: str | None = None,
+    workers: int | None = None,
+    resume: bool = False,
     **search: Unpack[SearchOptions],
 ) -> None:
     """Translate a document, or a file or standard input line by line.
 
     On Ctrl-C the lines translated so far are in the output, and KeyboardInterrupt says how many. Of
-    a document nothing is written.
+    a document nothing is written. With `resume` the same call continues an output that was begun.
     """
     document = input if input is not None and format_of(input) else None
     if document:
         check_document(document, output, n_best, as_json)
-    chosen = [Run.load(folder, checkpoint) for folder in runs]
-    translator = Translator.load([run.folder for run in chosen], device, warn=remark)
-    data, options = chosen[0].config.data, Options(sampling=sampling, **search)
+    if resume:
+        output = check_resumable(output, document, n_best == 1 or as_json, sampling is not None)
+    folders = [chosen_folder(folder, checkpoint) for folder in runs]
+    translator = Translator.load(folders, device, remark, workers)
+    (source, target), options = translator.languages, Options(sampling=sampling, **search)
     if document:
         with progress("translating", lambda: None) as on_lines:
             options["on_lines"] = on_lines
-            job = Job(partial(translator.translate, **options), data.source, data.target)
+            job = Job(partial(translator.translate, **options), source, target)
             translate_document(document, output, job._replace(fits=partial(fits_model, translator)))
     else:
-        _translate_lines(translator, data.source, input, output, n_best, as_json, options)
+        facts = facts_of(folders, input, n_best, as_json, search) if resume else None
+        _translate_lines(translator, source, input, output, n_best, as_json, options, facts)
 
 
 def _translate_lines(
@@ -62,6 +68,7 @@ def _translate_lines(
     n_best: int,
     as_json: bool,
     options: Options,
+    facts: dict[str, Any] | None,
 ) -> None:
     typed = input is None and sys.stdin.isatty()
     if typed:
@@ -72,10 +79,15 @@ def _translate_lines(
     quiet = typed or (output is None and sys.stdout.isatty())
     done, stopped = 0, False
     with (
-        text_output(output) as out,
+        _opened(output, facts) as (out, before),
         progress("translating", lambda: _count(input), not quiet) as on_lines,
     ):
         options["on_lines"] = on_lines
+        if before:
+            lines = without_first(lines, before)
+            remark(f"{before:,} {_lines(before)} of {output} are there already; this continues.")
+            if on_lines:
+                on_lines(before)
         if n_best > 1 or as_json:
             answers = _answers(translator, lines, n_best, as_json, options)
         else:
@@ -88,10 +100,39 @@ def _translate_lines(
                     if typed:
                         out.flush()
         except KeyboardInterrupt:
+            if facts is not None:
+                done += before
+                raise KeyboardInterrupt(
+                    f"interrupted after {done:,} {_lines(done)}; the same command continues"
+                ) from None
             stopped = True
     if stopped:
         place = "" if output is None else f", which are in {output}"
         raise KeyboardInterrupt(f"interrupted after {done:,} {_lines(done)}{place}")
+
+
+@contextmanager
+def _opened(output: Path | None, facts: dict[str, Any] | None) -> Generator[tuple[TextIO, int]]:
+    """The output, and how many lines it has already; see resume.py for the facts."""
+    if facts is None or output is None:
+        with text_output(output) as out:
+            yield out, 0
+    else:
+        with resumed_output(output, facts) as found:
+            yield found
+
+
+def chosen_folder(folder: Path, checkpoint: str | None) -> Path:
+    """The folder of an exported model, or of a run or the checkpoint that was chosen."""
+    if is_exported(folder):
+        if checkpoint is not None:
+            raise InputError(
+                f"{folder} is an exported model, which has no checkpoints; remove --checkpoint."
+            )
+        return folder
+    from kutta.runs import Run
+
+    return Run.load(folder, checkpoint).folder
 
 
 def _texts(

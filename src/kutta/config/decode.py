@@ -19,6 +19,7 @@ class SearchOptions(TypedDict, total=False):
     min_length: int | None
     max_length: int | None
     no_repeat_ngram: int | None
+    exact_stop: bool | None
 
 
 class DecodeConfig(Section):
@@ -37,6 +38,9 @@ class DecodeConfig(Section):
         le=OUTPUT_TOKENS,
     )
     no_repeat_ngram: Natural = setting(0, "never repeat an n-gram of this length; 0 for no limit")
+    exact_stop: bool = setting(
+        False, "search until no live hypothesis can be better; false stops when a beam has ended"
+    )
     batch_tokens: int = setting(4096, "source tokens per batch", ge=8, le=BATCH_TOKENS)
 
     def mistakes(self) -> Iterator[str]:

@@ -6,7 +6,6 @@ Projections that are computed together are stored together, interleaved by head,
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ class KeyValues:
     keys: Tensor
     values: Tensor
 
-    def append(self, keys: Tensor, values: Tensor) -> Self:
+    def append(self, keys: Tensor, values: Tensor) -> "KeyValues":
         """Add the keys and values of further positions."""
         self.keys = torch.cat([self.keys, keys])
         self.values = torch.cat([self.values, values])
@@ -32,6 +31,42 @@ class KeyValues:
         """Keep or reorder rows of the batch; rows (B',) may repeat."""
         self.keys = self.keys.index_select(1, rows)
         self.values = self.values.index_select(1, rows)
+
+
+class Slots(KeyValues):
+    """Keys and values (B, H, S, d_h) that all hypotheses of a sentence share while searching.
+
+    A head's slots are beside each other, as only they are read together. Queries are (K, B, H, d_h)
+    for K hypotheses, and a bias (B, 1 or H, 1 or K, S) says which slots each of them sees. So
+    nothing is copied or reordered where hypotheses part.
+    """
+
+    def attend(self, q: Tensor, bias: Tensor) -> Tensor:
+        """softmax(q k / sqrt(d_h) + bias) v for every head: (K, B, H*d_h)."""
+        K, B = q.shape[:2]
+        query, keys, values = q.permute(1, 2, 0, 3), self.keys, self.values
+        logits = torch.matmul(query * _scale(q), keys.transpose(2, 3)) + bias
+        attended = torch.matmul(torch.softmax(logits, dim=-1), values)
+        return attended.permute(2, 0, 1, 3).reshape(K, B, -1)
+
+
+class Cache(Slots):
+    """Slots of self-attention: a buffer that has room for those of further steps.
+
+    keys and values are the buffer (B, H, capacity, d_h), of which the first `used` are filled.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, used: int) -> None:
+        super().__init__(keys, values)
+        self.used = used
+
+    def append(self, keys: Tensor, values: Tensor) -> Slots:
+        """Fill the next slots; return all that are filled."""
+        end = self.used + len(keys)
+        self.keys[:, :, self.used : end] = keys.permute(1, 2, 0, 3)
+        self.values[:, :, self.used : end] = values.permute(1, 2, 0, 3)
+        self.used = end
+        return Slots(self.keys[:, :, :end], self.values[:, :, :end])
 
 
 def relative_offsets(queries: int, keys: int, clip: int, device: torch.device) -> Tensor | None:
@@ -111,10 +146,34 @@ class SelfAttention(nn.Module):
         T, B, _ = x.shape
         q, k, v = self.qkv(x).view(T, B, self.heads, 3, -1).unbind(3)
         seen = KeyValues(k, v) if cache is None else cache.append(k, v)
+        if isinstance(seen, Slots):
+            return self.out(self._search(q, seen, bias, offsets))
         relative = None
         if self.relative is not None and offsets is not None:
             relative = functional.embedding(offsets, self.relative).to(q.dtype)
         return self.out(attend(q, seen, bias, relative, self.dropout))
+
+    def _search(
+        self, q: Tensor, slots: Slots, bias: Tensor | None, offsets: Tensor | None
+    ) -> Tensor:
+        """Attention over slots; offsets (B, clip+1, S) of hypotheses are one-hot.
+
+        Offsets (T, S) are as in training: rows of the table for each (query, key).
+
+        q r is computed for the offsets -clip..0 and then spread over the slots: a product with ones
+        and zeros takes less time than gathering r for every slot of every sentence.
+        """
+        assert bias is not None, "a search says which slots are seen"
+        if self.relative is not None and offsets is not None:
+            K, B, H, _ = q.shape
+            if offsets.dim() == 2:
+                relative = functional.embedding(offsets, self.relative).to(q.dtype)
+                products = torch.bmm(q.flatten(1, 2), relative.transpose(1, 2)) * _scale(q)
+                return slots.attend(q, bias + products.view(K, B, H, -1).permute(1, 2, 0, 3))
+            table = self.relative[: self.clip + 1].to(q.dtype)
+            by_offset = (q @ table.t() * _scale(q)).permute(1, 2, 0, 3).flatten(1, 2)
+            bias = bias + torch.bmm(by_offset, offsets).view(B, H, K, -1)
+        return slots.attend(q, bias)
 
     def empty_cache(self, rows: int) -> KeyValues:
         """A cache of no positions for `rows` sentences."""
@@ -144,4 +203,7 @@ class CrossAttention(nn.Module):
         """x (T, B, d) -> (T, B, d)."""
         T, B, _ = x.shape
         q = self.q(x).view(T, B, self.heads, -1)
+        if isinstance(memory, Slots):
+            assert bias is not None, "a search says which slots are seen"
+            return self.out(memory.attend(q, bias))
         return self.out(attend(q, memory, bias, None, self.dropout))

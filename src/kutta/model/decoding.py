@@ -44,12 +44,23 @@ class Embedding(nn.Module):
         positions = sinusoids(start, ids.shape[1], x.shape[-1], x.device).to(x.dtype)
         return self.dropout(x + positions[:, None])
 
+    def at(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids (K, B), all of a column at that column's position (B,): (K, B, d), for a search."""
+        x = self.tokens(ids) * self.scale
+        return x + _waves(positions, x.shape[-1]).to(x.dtype)
+
 
 def sinusoids(start: int, count: int, width: int, device: torch.device) -> Tensor:
     """Sine and cosine positions start..start+count-1, (count, width): sines first."""
+    return _waves(torch.arange(start, start + count, device=device), width)
+
+
+def _waves(positions: Tensor, width: int) -> Tensor:
+    """positions (P,) -> (P, width)."""
     half = width // 2
-    rates = torch.exp(torch.arange(half, device=device) * (-math.log(10000.0) / max(half - 1, 1)))
-    angles = torch.arange(start, start + count, device=device)[:, None] * rates[None, :]
+    steps = torch.arange(half, device=positions.device)
+    rates = torch.exp(steps * (-math.log(10000.0) / max(half - 1, 1)))
+    angles = positions[:, None] * rates[None, :]
     return functional.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
 
 
@@ -93,6 +104,15 @@ class TextModel(nn.Module):
         hidden = self.decoder(y, context, states=state.layers)
         state.position = length
         return self.project(hidden[0])
+
+    def extend(
+        self, tokens: Tensor, positions: Tensor, context: Context, layers: list[LayerState]
+    ) -> Tensor:
+        """Feed tokens (K, B) of K hypotheses for each of B sentences: hidden states (K, B, d).
+
+        positions (B,) are theirs; the layers hold Slots, and the context says who sees which.
+        """
+        return self.decoder(self.target_embedding.at(tokens, positions), context, states=layers)
 
     def causal(self, target_in: Tensor, memory_bias: Tensor | None = None) -> Context:
         """The context of teacher forcing on target_in (B, T): no position sees a later one."""

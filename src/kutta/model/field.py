@@ -19,7 +19,8 @@ class Context:
     """What a field sees besides y; the same for every stage of a block.
 
     bias (T or 1, 1 or B*H, S) and offsets (T, S) belong to self-attention, memory (this layer's
-    projected encoder states) and memory_bias (1, B*H, S) to cross-attention.
+    projected encoder states) and memory_bias (1, B*H, S) to cross-attention. In a search, what is
+    attended to are Slots: both biases are (B, 1, 1 or K, S), and offsets (B, clip+1, S) one-hot.
     """
 
     bias: Tensor | None = None

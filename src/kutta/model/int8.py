@@ -44,7 +44,7 @@ def quantised(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         values = tensor.detach().cpu().float()
         parts = (values,)
         if tensor.numel() >= SMALL and tensor.dim() == 2:
-            parts = _rows(values)
+            parts = rows_in_8_bits(values)
             values = parts[0] * parts[1][:, None]
         if not values.isfinite().all():
             raise InputError(
@@ -55,7 +55,7 @@ def quantised(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return stored
 
 
-def _rows(matrix: Tensor) -> tuple[Tensor, Tensor]:
+def rows_in_8_bits(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The codes and scales of an fp32 matrix (rows, columns): int8 of its shape, fp32 (rows)."""
     scales = (matrix.abs().amax(dim=1) / _LARGEST).clamp(min=_TINY)
     return (matrix / scales[:, None]).round().to(torch.int8), scales

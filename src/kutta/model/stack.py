@@ -104,7 +104,7 @@ class Layer(nn.Module):
         state: LayerState | None = None,
     ) -> tuple[Tensor, History]:
         """y (T, B, d) -> (y', history) after all blocks of this layer; memory (S, B, d)."""
-        memories = state.memories if state else self._projected(memory)
+        memories = state.memories if state else self.projected(memory)
         contexts = [replace(context, memory=projected) for projected in memories] or [context]
         caches = iter(state.caches) if state else repeat(None)
         for block, solver in self.steps():
@@ -139,9 +139,13 @@ class Layer(nn.Module):
 
     def start(self, rows: int, memory: Tensor | None) -> LayerState:
         """The state before the first position; memory (S, B, d)."""
-        evaluations = sum(s.evaluations for block, s in self.steps() if "san" in block.parts)
-        caches = [self.san.attention.empty_cache(rows) for _ in range(evaluations)]
-        return LayerState(self._projected(memory), caches)
+        caches = [self.san.attention.empty_cache(rows) for _ in range(self.evaluations)]
+        return LayerState(self.projected(memory), caches)
+
+    @property
+    def evaluations(self) -> int:
+        """How often a step evaluates self-attention: that many caches are needed."""
+        return sum(s.evaluations for block, s in self.steps() if "san" in block.parts)
 
     def steps(self) -> Iterator[tuple[Block, Solver]]:
         """The blocks in order, each with its solver."""
@@ -152,7 +156,7 @@ class Layer(nn.Module):
         homes = [self, *(stage for stage in self.stages.values() if hasattr(stage, name))]
         return [cast(Sublayer, getattr(home, name)) for home in homes]
 
-    def _projected(self, memory: Tensor | None) -> list[KeyValues]:
+    def projected(self, memory: Tensor | None) -> list[KeyValues]:
         """The memory (S, B, d) as each cross-attention of this layer sees it."""
         if self.cross is None or memory is None:
             return []

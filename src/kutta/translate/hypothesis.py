@@ -3,14 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from kutta.config import DecodeConfig
 from kutta.data.tokenizer import BOS, EOS, PAD, Tokenizer
-from kutta.translate.loops import SHORTEST_LOOP, looping
+from kutta.translate.loops import looping
+
+# numpy's functions lose the kind of number, so the names say it and not the types.
+Floats = NDArray[Any]  # float32
+Integers = NDArray[Any]  # int64
 
 
 @dataclass(frozen=True)
@@ -32,69 +36,83 @@ def one_line(tokens: Sequence[int], tokenizer: Tokenizer) -> str:
     return " ".join(tokenizer.decode(tokens).splitlines()).strip()
 
 
-def numbers(tensor: Tensor) -> list[Any]:
-    """A tensor as a list of Python numbers."""
-    return cast(list[Any], tensor.tolist())
+def length_limit(source: Sequence[int], decode: DecodeConfig) -> int:
+    """The maximum number of tokens in the translation of a sentence, whose EOS does not count."""
+    return decode.max_length or 2 * sum(id not in (PAD, EOS) for id in source) + 20
 
 
-def length_limits(source: Tensor, decode: DecodeConfig) -> Tensor:
-    """The maximum number of tokens in the translation of each sentence, (B,)."""
-    lengths = ((source != PAD) & (source != EOS)).sum(dim=1)
-    return torch.full_like(lengths, decode.max_length) if decode.max_length else 2 * lengths + 20
+@dataclass(frozen=True)
+class Continuations:
+    """What may follow R rows: log-probabilities and ids (R, n), best first, and of EOS (R,).
+
+    Of equal ones the lower id comes first. Where n is the whole vocabulary, ids are in order.
+    """
+
+    values: Floats
+    ids: Integers
+    ends: Floats
+
+
+def excluded(decode: DecodeConfig, tokens: Integers) -> int:
+    """How many continuations of a row of tokens (R, 1 + length) `permitted` excludes at most."""
+    banned = max(tokens.shape[1] - decode.no_repeat_ngram + 1, 0) if decode.no_repeat_ngram else 0
+    return banned + 3  # and PAD, BOS, EOS
 
 
 def permitted(
-    log_probabilities: Tensor, tokens: Tensor, limits: Tensor, decode: DecodeConfig
-) -> Tensor:
-    """The same (R, V) with -inf for ids that may not follow tokens (R, 1 + length), BOS first.
+    found: Continuations,
+    tokens: Integers,
+    lengths: Integers,
+    limits: Integers,
+    decode: DecodeConfig,
+) -> tuple[Floats, Integers]:
+    """The values and ids (R, n), the values -inf for ids that may not follow.
 
-    Non-finite values are excluded. No n-gram of `no_repeat_ngram` tokens is repeated. EOS is
-    excluded before `min_length` tokens, unless nothing else is left. In rows that have reached
-    their limit (R,), or repeat themselves (`looping`), only EOS may follow; this rule overrides
-    the others.
+    tokens (R, T) are the last of each row, the newest at the end, with BOS first where they are
+    shorter and PAD before it; lengths (R,) count them without BOS. Non-finite values are excluded.
+    No n-gram of `no_repeat_ngram` tokens is repeated. EOS is excluded before `min_length` tokens,
+    unless nothing else is left. In rows that have reached their limit (R,), or repeat themselves
+    (`looping`), only EOS may follow; this rule overrides the others.
     """
-    length = tokens.shape[1] - 1
-    log_probabilities.nan_to_num_(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
-    log_probabilities[:, [PAD, BOS]] = -math.inf  # never generated
-    ends = log_probabilities[:, EOS].clone()
-    final = limits <= length
-    if length >= SHORTEST_LOOP:
-        found = looping(tokens[:, 1:].cpu().numpy(), limits.cpu().numpy())
-        final = final | torch.from_numpy(found).to(final.device)
+    ids = found.ids.copy()
+    values = np.where(np.isfinite(found.values), found.values, np.float32(-math.inf))
+    values[(ids == PAD) | (ids == BOS)] = -math.inf  # never generated
+    final: NDArray[np.bool_] = (limits <= lengths) | looping(tokens, lengths, limits)
     if decode.no_repeat_ngram:
-        log_probabilities.scatter_(1, repeating(tokens, decode.no_repeat_ngram), -math.inf)
-    if length < decode.min_length:
-        log_probabilities[:, EOS] = -math.inf
-        final = final | log_probabilities.amax(dim=1).isneginf()
+        _exclude(values, ids, repeating(tokens, decode.no_repeat_ngram))
+    early = lengths < decode.min_length
+    if early.any():
+        values[early[:, None] & (ids == EOS)] = -math.inf
+        final = final | (early & (values.max(axis=1) == -math.inf))
     if final.any():
-        log_probabilities[final] = -math.inf
-        log_probabilities[final, EOS] = ends[final]
-    return log_probabilities
+        values[final] = -math.inf
+        _end(values, ids, found.ends, np.flatnonzero(final))
+    return values, ids
 
 
-def repeating(tokens: Tensor, n: int) -> Tensor:
+def _exclude(values: Floats, ids: Integers, banned: Integers) -> None:
+    """Exclude banned ids (R, W)."""
+    for column in range(banned.shape[1]):
+        values[ids == banned[:, column, None]] = -math.inf
+
+
+def _end(values: Floats, ids: Integers, ends: Floats, rows: NDArray[Any]) -> None:
+    """Make EOS the only continuation of some rows, with its own value."""
+    for row in rows:
+        places = np.flatnonzero(ids[row] == EOS)
+        place = places[0] if len(places) else 0
+        ids[row, place] = EOS
+        values[row, place] = ends[row] if math.isfinite(ends[row]) else -math.inf
+
+
+def repeating(tokens: Integers, n: int) -> Integers:
     """The ids (R, W), padded with PAD, that would repeat an n-gram of tokens (R, T).
 
     They are the last tokens of n-grams whose first n - 1 tokens are the last n - 1 of the row.
     """
     if tokens.shape[1] < n:
-        return tokens.new_empty(len(tokens), 0)
-    ngrams = tokens.unfold(1, n, 1)  # (R, T - n + 1, n)
+        return np.empty((len(tokens), 0), np.int64)
+    ngrams = np.lib.stride_tricks.sliding_window_view(tokens, n, axis=1)  # (R, T - n + 1, n)
     context = tokens[:, tokens.shape[1] - n + 1 :]
-    again = (ngrams[:, :, :-1] == context[:, None]).all(dim=2)
-    return ngrams[:, :, -1].where(again, PAD)
-
-
-def highest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest values of each row (R, N) and their indices; of equal ones the first.
-
-    topk does not define which of equal values it returns.
-    """
-    more = min(count + 1, values.shape[1])
-    top, where = values.topk(more, dim=1)
-    tied = (top[:, 1:] == top[:, :-1]) & top[:, 1:].isfinite()
-    rows = tied.any(dim=1)
-    if rows.any():
-        ranked, order = values[rows].sort(dim=1, descending=True, stable=True)
-        top[rows], where[rows] = ranked[:, :more], order[:, :more]
-    return top[:, :count], where[:, :count]
+    again = (ngrams[:, :, :-1] == context[:, None]).all(axis=2)
+    return np.where(again, ngrams[:, :, -1], PAD)

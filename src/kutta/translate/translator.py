@@ -1,29 +1,34 @@
 """The Translator: text to text, used by all commands."""
 
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-import torch
 from pydantic import Field, InstanceOf
-from torch.nn.utils.rnn import pad_sequence
 
 from kutta.config import DecodeConfig, Sampling, SearchOptions, Section
 from kutta.config.mistakes import check_names
 from kutta.config.signature import spelled_out
-from kutta.data.tokenizer import EOS, PAD, Tokenizers
+from kutta.data.tokenizer import EOS, Tokenizers
 from kutta.errors import InputError
-from kutta.model import TranslationModel
-from kutta.runs import Run, choose_device
+from kutta.runtime import is_exported
 from kutta.translate.batches import SEGMENT, Source, batches, count_lines, within
+from kutta.translate.exported import ExportedModel, check_device
 from kutta.translate.hypothesis import Hypothesis, one_line
+from kutta.translate.loading import load_exports, load_runs
 from kutta.translate.sampling import sample
-from kutta.translate.scorer import scorer_of
-from kutta.translate.search import beam_search
+from kutta.translate.scorer import Ensemble
 from kutta.translate.segments import SHORTEST_LIMIT, Scored, join, longest_source, split
+from kutta.translate.workers import Arrangement, search_together
+
+if TYPE_CHECKING:
+    import torch
+
+    from kutta.model import TranslationModel
+
+    Model = TranslationModel | ExportedModel
 
 CHUNK = 4096  # lines that are read and sorted by length before they are translated
 FIRST_CHUNK = 64  # of a stream, so that its first results come soon; each next one is doubled
@@ -34,7 +39,7 @@ class Options(SearchOptions, total=False):
 
     `sampling` samples translations instead of searching for the best. `chunk` is how many lines are
     read before they are translated: by default CHUNK, in a stream FIRST_CHUNK and then up to CHUNK;
-    1 translates line by line. `on_lines` is called after each batch with its number of lines.
+    1 translates line by line. `on_lines` is called with the number of lines that are done.
     """
 
     sampling: Sampling | None
@@ -72,43 +77,66 @@ class Translator:
 
     def __init__(
         self,
-        models: TranslationModel | Sequence[TranslationModel],
+        models: "Model | Sequence[Model]",
         tokenizers: Tokenizers,
         config: DecodeConfig,
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
         max_source: int = 0,
         longest: int = SHORTEST_LIMIT,
+        workers: int | None = None,
     ) -> None:
-        models = [models] if isinstance(models, TranslationModel) else list(models)
+        models = list(models) if isinstance(models, Sequence) else [models]
         if not models:
             raise InputError("There is no model to translate with; give at least one.")
-        self.device = choose_device(device)
-        self.models = [model.to(self.device) for model in models]
+        self.models, self.device = models, "cpu"
+        exported = [model for model in models if isinstance(model, ExportedModel)]
+        if workers is not None and (workers < 1 or not exported):
+            raise InputError(
+                f"workers = {workers} is not valid; it is the number of workers of an exported "
+                "model, at least 1 (torch uses several cores by itself)."
+            )
+        self.workers, self.arrangement = workers, None if exported else Arrangement(1, 1)
+        if exported:
+            check_device(device)
+            self.scorer = exported[0] if len(exported) == 1 else Ensemble(exported)
+        else:
+            from kutta.translate.pytorch import on_device, scorer_of
+
+            self.models, self.device = on_device(cast(Any, models), device)
+            self.scorer = scorer_of(cast(Any, self.models))
         self.tokenizers = tokenizers
         self.config = config
         self.warn = warn
         self.max_source = max_source
         self.longest = longest
+        self.languages = "", ""  # of source and target, as a run names them
 
     @classmethod
     def load(
         cls,
         runs: str | Path | Sequence[str | Path],
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
+        workers: int | None = None,
     ) -> Self:
-        """Load a run or one of its checkpoints; several of them form an ensemble."""
+        """Load a run, one of its checkpoints or an exported model; several form an ensemble.
+
+        An exported model runs in onnxruntime, on the CPU, and needs no torch. `workers` is how many
+        sentences are searched for at once there, each by one thread; None chooses.
+        """
         folders = [runs] if isinstance(runs, str | Path) else runs
         if not isinstance(cast(object, folders), Sequence) or not all(
             isinstance(cast(object, folder), str | Path) for folder in folders
         ):
             raise InputError(f"Give the path of a run, or a list of paths, not {runs!r}.")
-        loaded = [Run.load(folder) for folder in folders]
-        models, first = _load_models(loaded), loaded[0]
-        decode, data = first.config.decode, first.config.data
+        exported = [folder for folder in folders if is_exported(Path(folder))]
+        models, first = load_exports(folders) if exported else load_runs(folders)
+        config, data = first.config, first.config.data
         limits = data.max_source, longest_source(data)
-        return cls(models, first.tokenizers, decode, device, warn, *limits)
+        translator = cls(models, first.tokenizers, config.decode, device, warn, *limits, workers)
+        translator.languages = data.source, data.target
+        return translator
 
     def __repr__(self) -> str:
         models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
@@ -188,61 +216,38 @@ class Translator:
         texts = [line for line in chunk if line.ids]
         if request.on_lines:
             request.on_lines(count_lines(chunk) - count_lines(texts))
-        for batch in batches(texts, request.decode):
-            with _evaluating(self.models):
-                results = self._search(batch, request)
-            for line, hypotheses in zip(batch, results, strict=True):
-                found[line.number] = [
-                    (one_line(h.tokens, self.tokenizers.target), h.score) for h in hypotheses
-                ]
-            if request.on_lines:
-                request.on_lines(count_lines(batch))
+        texts.sort(key=lambda line: -len(line.ids))
+        for number, hypotheses in self._search(texts, request):
+            found[number] = [
+                (one_line(h.tokens, self.tokenizers.target), h.score) for h in hypotheses
+            ]
+            if request.on_lines and number < SEGMENT:
+                request.on_lines(1)
         return [found.get(line.number, [("", 0.0)]) for line in chunk]
 
-    def _search(self, batch: list[Source], request: _Request) -> list[list[Hypothesis]]:
-        rows = [torch.tensor([*line.ids, EOS]) for line in batch]
-        source = pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)  # (B, S)
-        scorer, decode = scorer_of(self.models), request.decode
-        if request.sampling is None:
-            return beam_search(scorer, source, decode, request.n_best)
-        streams = [line.number for line in batch]
-        return [[drawn] for drawn in sample(scorer, source, request.sampling, decode, streams)]
+    def _arrange(self, lines: int) -> int:
+        """The number of workers. Once several lines have come, the graphs stay open for them."""
+        if self.arrangement is None or (lines > 1 and self.arrangement.threads > 1):
+            self.arrangement = Arrangement.of(lines, self.workers)
+            for model in self.models:
+                cast(ExportedModel, model).open(self.arrangement.threads)
+        return self.arrangement.workers
 
-
-def _load_models(runs: Sequence[Run]) -> list[TranslationModel]:
-    """The models of runs or checkpoints with the same vocabulary."""
-    if not runs:
-        raise InputError("There is no model to translate with; give at least one run.")
-    first, *others = runs
-    for run in others:
-        if run.path != first.path and run.vocabulary() != first.vocabulary():
-            raise InputError(
-                f"{run.path} and {first.path} have different vocabularies, so their models cannot "
-                "form an ensemble; give runs with the same vocabulary."
+    def _search(
+        self, lines: list[Source], request: _Request
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses of lines by number, the longest lines first."""
+        decode, sampling, workers = request.decode, request.sampling, self._arrange(len(lines))
+        if sampling is None:
+            sentences = ((line.number, [*line.ids, EOS]) for line in lines)
+            yield from search_together(
+                min(workers, len(lines)) or 1, self.scorer, sentences, decode, request.n_best
             )
-    models: list[TranslationModel] = []
-    for run in runs:
-        model = run.load_model()
-        if not isinstance(model, TranslationModel):
-            raise InputError(
-                f"{run.path} is a language model and cannot translate; sample from it with "
-                f"`kutta sample {run.path}`, or give a run with a source language."
-            )
-        models.append(model)
-    return models
-
-
-@contextmanager
-def _evaluating(models: Sequence[TranslationModel]) -> Generator[None]:
-    """Switch models to evaluation mode, and restore their mode afterwards."""
-    in_training = [model for model in models if model.training]
-    try:
-        for model in models:
-            model.eval()
-        yield
-    finally:
-        for model in in_training:
-            model.train()
+            return
+        for batch in batches(lines, decode):
+            sources, numbers = [[*line.ids, EOS] for line in batch], [line.number for line in batch]
+            drawn = sample(self.scorer, sources, sampling, decode, numbers)
+            yield from ((number, [one]) for number, one in zip(numbers, drawn, strict=True))
 
 
 def _check_single(options: Mapping[str, object]) -> None:

@@ -1,47 +1,75 @@
 """Sampling from a language model: random continuations of prompts."""
 
 from pathlib import Path
-from typing import Self
-
-import torch
+from typing import TYPE_CHECKING, Self
 
 from kutta.config import DecodeConfig, Sampling
 from kutta.data.tokenizer import UNK, Tokenizer
-from kutta.errors import InputError
-from kutta.model import LanguageModel
-from kutta.runs import Run, choose_device
+from kutta.errors import InputError, not_installed
+from kutta.runtime import is_exported, open_export
+from kutta.translate.exported import ExportedModel, check_device
 from kutta.translate.hypothesis import one_line
 from kutta.translate.sampling import sample
-from kutta.translate.scorer import Continuation
+from kutta.translate.scorer import Continuation, Scorer
+
+if TYPE_CHECKING:
+    import torch
+
+    from kutta.model import LanguageModel
 
 AT_ONCE = 64  # texts drawn together
 
 
-def load_language_model(folder: str | Path) -> tuple[LanguageModel, Tokenizer]:
-    """The language model of a run or a checkpoint, and its tokenizer."""
+def load_language_model(folder: str | Path) -> "tuple[LanguageModel | ExportedModel, Tokenizer]":
+    """The language model of a run, a checkpoint or an export, and its tokenizer."""
+    if is_exported(Path(folder)):
+        exported = open_export(Path(folder))
+        if not exported.is_language_model:
+            raise InputError(_translates(folder))
+        return ExportedModel(exported), exported.tokenizers.target
+    try:
+        from kutta.model import LanguageModel
+        from kutta.runs import Run
+    except ModuleNotFoundError as error:
+        raise not_installed(error) from None
+
     run = Run.load(folder)
     model = run.load_model()
     if not isinstance(model, LanguageModel):
-        raise InputError(
-            f"{folder} is a translation model, not a language model; use it with "
-            f"`kutta translate {folder}` (and --sample)."
-        )
+        raise InputError(_translates(folder))
     return model, run.tokenizers.target
+
+
+def _translates(folder: str | Path) -> str:
+    return (
+        f"{folder} is a translation model, not a language model; use it with "
+        f"`kutta translate {folder}` (and --sample)."
+    )
 
 
 class Writer:
     """Samples text from a language model; a sample depends on seed, prompt and its number."""
 
     def __init__(
-        self, model: LanguageModel, tokenizer: Tokenizer, device: str | torch.device = "auto"
+        self,
+        model: "LanguageModel | ExportedModel",
+        tokenizer: Tokenizer,
+        device: "str | torch.device" = "auto",
     ) -> None:
-        self.device = choose_device(device)
-        self.model = model.to(self.device).eval()
         self.tokenizer = tokenizer
+        self.scorer: Scorer
+        if isinstance(model, ExportedModel):
+            check_device(device)
+            self.scorer = model
+        else:
+            from kutta.translate.pytorch import SingleModel, on_device
+
+            (moved,), _ = on_device([model], device)
+            self.scorer = SingleModel(moved.eval())
 
     @classmethod
-    def load(cls, run: str | Path, device: str | torch.device = "auto") -> Self:
-        """The writer of a run, or of one of its checkpoints."""
+    def load(cls, run: str | Path, device: "str | torch.device" = "auto") -> Self:
+        """The writer of a run, of one of its checkpoints, or of an exported model."""
         return cls(*load_language_model(run), device)
 
     def write(
@@ -66,8 +94,7 @@ class Writer:
         decode, texts = DecodeConfig(max_length=max_length), list[str]()
         for first in range(0, count, AT_ONCE):
             numbers = range(first, min(first + AT_ONCE, count))
-            prompts = torch.tensor(ids, dtype=torch.long, device=self.device)
-            prompts = prompts.expand(len(numbers), len(ids))
-            drawn = sample(Continuation(self.model), prompts, sampling, decode, numbers)
+            scorer, prompts = Continuation(self.scorer), [ids] * len(numbers)
+            drawn = sample(scorer, prompts, sampling, decode, numbers)
             texts += [one_line([*ids, *hypothesis.tokens], self.tokenizer) for hypothesis in drawn]
         return texts

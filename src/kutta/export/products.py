@@ -1,0 +1,79 @@
+"""Products with the weights of a model in a graph: in fp32, or in 8 bits."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kutta.export.trace import MICROSOFT, Tracer
+from kutta.model.int8 import SMALL, rows_in_8_bits
+
+
+class Fp32:
+    """Products as torch computes them."""
+
+    def linear(self, graph: Tracer, x: str, weight: Tensor, bias: Tensor | None) -> str:
+        name = graph.parameter(weight)
+        product = graph.node("MatMul", [x, graph.constant(_numbers(weight).T, f"{name}.T")])
+        return product if bias is None else graph.node("Add", [product, graph.name(bias)])
+
+    def rows(self, graph: Tracer, table: Tensor, ids: str) -> str:
+        return graph.node("Gather", [graph.name(table), ids])
+
+
+class Int8(Fp32):
+    """Weights in 8 bits with a scale for each output, activations with one for each row.
+
+    x[r, :] ~ s[r] (u[r, :] - 128) with u of 1 to 255, s[r] = max |x[r, :]| / 127, so a row does not
+    depend on the other rows of a batch. Small matrices (gates, positions) stay in fp32.
+    """
+
+    def linear(self, graph: Tracer, x: str, weight: Tensor, bias: Tensor | None) -> str:
+        if weight.numel() < SMALL:
+            return super().linear(graph, x, weight, bias)
+        codes, scales, name = *self._codes(weight), graph.parameter(weight)
+        row, units = self._quantised(graph, x, weight.shape[1])
+        product = graph.node(
+            "MatMulIntegerToFloat",
+            [
+                units,
+                graph.constant(codes.T, f"{name}.T:codes"),
+                graph.constant(np.array(1, np.float32)),
+                graph.constant(scales, f"{name}:scale"),
+                graph.constant(np.array(128, np.uint8)),
+            ],
+            MICROSOFT,
+        )
+        product = graph.node("Mul", [product, row])
+        return product if bias is None else graph.node("Add", [product, graph.name(bias)])
+
+    def rows(self, graph: Tracer, table: Tensor, ids: str) -> str:
+        if table.numel() < SMALL:
+            return super().rows(graph, table, ids)
+        codes, scales, name = *self._codes(table), graph.parameter(table)
+        found = graph.node("Gather", [graph.constant(codes, f"{name}:codes"), ids])
+        scale = graph.node("Gather", [graph.constant(scales[:, None], f"{name}:scales"), ids])
+        return graph.node("Mul", [graph.node("Cast", [found], to=1), scale])
+
+    def _quantised(self, graph: Tracer, x: str, width: int) -> tuple[str, str]:
+        """The scales (..., 1) of the rows of x (..., width), and x in their units."""
+        largest = graph.node("ReduceMax", [graph.node("Abs", [x])], axes=[-1], keepdims=1)
+        scale = graph.node("Mul", [largest, graph.constant(np.array(1 / 127, np.float32))])
+        scale = graph.node("Max", [scale, graph.constant(np.array(1e-30, np.float32))])
+        # One scale for each row: the rows must be the first axis for that.
+        flat = graph.node("Reshape", [scale, graph.constant(np.array([-1]))])
+        nothing = graph.node("Mul", [flat, graph.constant(np.array(0, np.float32))])
+        middle = graph.node("Add", [nothing, graph.constant(np.array(128, np.float32))])
+        middle = graph.node("Cast", [middle], to=2)  # uint8
+        rows = graph.node("Reshape", [x, graph.constant(np.array([-1, width]))])
+        units = graph.node("QuantizeLinear", [rows, flat, middle], axis=0)
+        shape = graph.node("Shape", [x])
+        return scale, graph.node("Reshape", [units, shape])
+
+    def _codes(self, matrix: Tensor) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        codes, scales = rows_in_8_bits(matrix.detach().float().cpu())
+        return codes.numpy(), scales.numpy()
+
+
+def _numbers(tensor: Tensor) -> NDArray[np.float32]:
+    return tensor.detach().to("cpu", torch.float32).numpy()

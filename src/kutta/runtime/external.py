@@ -1,0 +1,79 @@
+"""Whether an ONNX file reads other files, found without the onnx package.
+
+An ONNX file is a protocol buffer: fields of a number, a wire type and a value. Weights are either
+in it or, by a name, in another file, which could be any file of the machine. So all tensors are
+looked at before onnxruntime opens the file. The numbers are those of onnx.proto, which stay.
+"""
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+
+from kutta.errors import InputError
+
+# The fields of a message that lead to tensors: number -> kind of message.
+_FIELDS: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "entry"},
+    "entry": {},
+}
+_LOCATION = 14  # of a tensor: 0 in this file, 1 in another
+
+
+def external_data(path: Path) -> str:
+    """The name of another file that an ONNX file reads, or "" if there is none."""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return next(_external(memoryview(data), "model"), "")
+    except (OSError, ValueError, IndexError) as error:
+        raise InputError(f"{path} is not an ONNX file ({error}); export the run again.") from None
+
+
+def _external(message: memoryview, kind: str) -> Iterator[str]:
+    for number, wire, value in _fields(message):
+        inside = _FIELDS[kind].get(number)
+        if kind == "tensor" and number == _LOCATION and value != 0:
+            yield "unknown"
+        elif inside == "entry" and isinstance(value, memoryview):
+            yield bytes(value)[-200:].decode("utf-8", "replace")
+        elif inside and wire == 2 and isinstance(value, memoryview):
+            yield from _external(value, inside)
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """The fields of a message: number, wire type, value."""
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
+        wire = key & 7
+        value: int | memoryview = 0
+        if wire == 0:
+            value, position = _varint(message, position)
+        elif wire == 2:
+            length, position = _varint(message, position)
+            value = message[position : position + length]
+            if len(value) != length:
+                raise ValueError("it is truncated")
+            position += length
+        elif wire in (1, 5):
+            position += 8 if wire == 1 else 4
+        else:
+            raise ValueError("it is not a protocol buffer")
+        yield key >> 3, wire, value
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[position]
+        value |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            return value, position
+        if shift > 63:
+            raise ValueError("it is not a protocol buffer")

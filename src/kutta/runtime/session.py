@@ -1,0 +1,42 @@
+"""A graph in onnxruntime: arrays in, arrays out."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from kutta.errors import InputError
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Session:
+    """An opened graph; several threads may run it at once, over one copy of the weights."""
+
+    def __init__(self, path: Path, threads: int = 1) -> None:
+        options: Any = cast(Any, onnxruntime).SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        # Threads that wait do not occupy cores, which other workers and programs need.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3  # errors only: they come as exceptions too
+        # Memory that shapes of the moment need would never be given back.
+        options.enable_mem_pattern = False
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime has a class of its own for every kind of failure
+            why = str(error).splitlines()[0][:200]
+            raise InputError(f"onnxruntime cannot open {path} ({why}); export it again.") from None
+        self.threads = threads
+        self.inputs = [value.name for value in cast(Any, self._session).get_inputs()]
+        self.outputs = [value.name for value in cast(Any, self._session).get_outputs()]
+
+    def run(self, feeds: Arrays, outputs: Sequence[str] | None = None) -> list[NDArray[Any]]:
+        """The outputs, all or those of these names; inputs that the graph lacks are ignored."""
+        given = {name: np.ascontiguousarray(feeds[name]) for name in self.inputs}
+        return cast(Any, self._session).run(outputs, given)

@@ -1,0 +1,66 @@
+"""Loading models for the translator: of runs in torch, or exported ones in onnxruntime."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kutta.errors import InputError, not_installed
+from kutta.runtime import Exported, is_exported, open_export
+from kutta.translate.exported import ExportedModel
+
+if TYPE_CHECKING:
+    from kutta.model import TranslationModel
+    from kutta.runs import Run
+
+
+def load_exports(folders: Sequence[str | Path]) -> tuple[list[ExportedModel], Exported]:
+    """The exported models of these folders, and the first of them."""
+    for folder in folders:
+        if not is_exported(Path(folder)):
+            raise InputError(
+                f"{folder} is not an exported model, as others of the ensemble are; export it too."
+            )
+    found = [open_export(Path(folder)) for folder in folders]
+    for one in found:
+        if one.is_language_model:
+            raise InputError(_no_translation(one.path))
+        if one.vocabulary() != found[0].vocabulary():
+            raise InputError(_other_vocabulary(one.path, found[0].path))
+    return [ExportedModel(one) for one in found], found[0]
+
+
+def load_runs(folders: Sequence[str | Path]) -> "tuple[list[TranslationModel], Run]":
+    """The models of runs or checkpoints with the same vocabulary, and the first run."""
+    try:
+        from kutta.model import TranslationModel
+        from kutta.runs import Run
+    except ModuleNotFoundError as error:
+        raise not_installed(error) from None
+
+    if not folders:
+        raise InputError("There is no model to translate with; give at least one run.")
+    first, *others = runs = [Run.load(folder) for folder in folders]
+    for run in others:
+        if run.path != first.path and run.vocabulary() != first.vocabulary():
+            raise InputError(_other_vocabulary(run.path, first.path))
+    models: list[TranslationModel] = []
+    for run in runs:
+        model = run.load_model()
+        if not isinstance(model, TranslationModel):
+            raise InputError(_no_translation(run.path))
+        models.append(model)
+    return models, first
+
+
+def _no_translation(path: Path) -> str:
+    return (
+        f"{path} is a language model and cannot translate; sample from it with "
+        f"`kutta sample {path}`, or give a run with a source language."
+    )
+
+
+def _other_vocabulary(path: Path, first: Path) -> str:
+    return (
+        f"{path} and {first} have different vocabularies, so their models cannot form an "
+        "ensemble; give runs with the same vocabulary."
+    )

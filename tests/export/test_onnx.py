@@ -1,0 +1,249 @@
+"""Exported graphs against torch: the same continuations of every method, and the same text."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from kutta.config import DecodeConfig, ModelConfig
+from kutta.data.tokenizer import EOS
+from kutta.errors import InputError
+from kutta.export.export import export_run, write_model
+from kutta.integrity import write_manifest
+from kutta.model.transformer import build_model
+from kutta.ode.methods import METHODS
+from kutta.runs import Run
+from kutta.runtime.directory import DECODER, ENCODER, EXPORT, Exported, Facts
+from kutta.runtime.session import Session
+from kutta.translate import Translator, beam_search, workers
+from kutta.translate.exported import ExportedModel
+from kutta.translate.pytorch import SingleModel
+from kutta.translate.scorer import Scorer
+from kutta.translate.workers import Arrangement
+from tests.conftest import toy_config
+
+VOCABULARY = 61
+SOURCES = [[*range(4, 4 + n), EOS] for n in (7, 3, 1)]
+
+
+def model_of(
+    seed: int = 0, vocabulary: int = VOCABULARY, noise: float = 0.3, **settings: Any
+) -> Any:
+    """A model whose learned coefficients and positions are not where they start."""
+    torch.manual_seed(seed)
+    sizes = {"d_model": 16, "ffn": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    config = ModelConfig.model_validate(sizes | {"solver": "euler"} | settings)
+    model = build_model(config, vocabulary, vocabulary, True).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(noise * torch.randn_like(parameter))
+    return model
+
+
+def exported(model: Any, folder: Path, precision: str = "fp32") -> ExportedModel:
+    write_model(model, folder, precision, "test")
+    return ExportedModel(Exported(folder, Facts.read(folder / EXPORT), toy_config(folder)))
+
+
+def tables(scorer: Scorer, beam: int = 3, steps: int = 5) -> list[np.ndarray[Any, Any]]:
+    """Log-probabilities while hypotheses part, and a sentence makes room for another."""
+    decoding = scorer.start(beam)
+    decoding.select([], 2)
+    decoding.enter([0, 1], SOURCES[:2])
+    found = list[np.ndarray[Any, Any]]()
+    random = np.random.default_rng(1)
+    for step in range(steps):
+        tokens = random.integers(4, VOCABULARY, (2, beam))
+        found.append(decoding.step(tokens, scorer.vocabulary).values)
+        decoding.extend(random.integers(0, beam, (2, beam)))
+        if step == 2:
+            decoding.enter([0], SOURCES[2:])
+    return found
+
+
+# Each method in encoder and decoder, each gamma, placement and way of sharing.
+VARIANTS: list[dict[str, Any]] = [
+    *({"solver": method, "decoder_solver": method} for method in METHODS if method != "custom"),
+    {"solver": "custom", "tableau": {"a": [["1/3"]], "b": ["1/4", "3/4"]}},
+    *({"solver": "rk2", "gamma": gamma} for gamma in ("ones", "learned", "gated", "ema")),
+    {"solver": "rk4", "decoder_solver": "rk2", "decoder_gamma": "gated"},
+    *({"solver": "rk2", "field": field} for field in ("san/ffn", "san", "ffn", "macaron")),
+    {"solver": "rk2", "gamma": "learned", "share_gamma": True, "share_layers": True},
+    {"solver": "rk2", "decoder_solver": "rk2", "stage_parameters": "separate"},
+    {"norm": "post"},
+    {"norm": "post", "init": "admin"},
+    {"solver": "rk2", "replicate": "release", "gamma": "learned"},
+    {"tie_embeddings": False, "relative_positions": 0},
+    {"relative_positions": 3},
+]
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_every_model_gives_the_same_log_probabilities(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    model = model_of(**settings)
+    expected, found = tables(SingleModel(model)), tables(exported(model, tmp_path))
+    for one, other in zip(expected, found, strict=True):
+        assert other.shape == (6, VOCABULARY)
+        assert np.abs(one - other).max() < 1e-4
+
+
+@pytest.mark.parametrize("vocabulary", [61, 64, 1000, 2048])
+def test_the_best_are_those_of_torch(vocabulary: int, tmp_path: Path) -> None:
+    model = model_of(1, vocabulary)
+    for decode in (DecodeConfig(), DecodeConfig(beam=2, no_repeat_ngram=2, min_length=9)):
+        expected = beam_search(SingleModel(model), SOURCES, decode, 2)
+        found = beam_search(exported(model, tmp_path), SOURCES, decode, 2)
+        for one, other in zip(expected, found, strict=True):
+            assert [h.tokens for h in one] == [h.tokens for h in other]
+            assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+def test_int8_is_close_and_does_not_depend_on_the_batch(tmp_path: Path) -> None:
+    model = model_of(2, noise=0.03, d_model=128, ffn=256, heads=4)
+    scorer = exported(model, tmp_path, "int8")
+    for one, other in zip(tables(SingleModel(model)), tables(scorer), strict=True):
+        assert np.abs(np.exp(one) - np.exp(other)).max() < 0.02
+    together = beam_search(scorer, SOURCES, DecodeConfig(max_length=6))
+    alone = [beam_search(scorer, [source], DecodeConfig(max_length=6))[0] for source in SOURCES]
+    assert [h.tokens for (h,) in together] == [h.tokens for (h,) in alone]
+    weights = onnx.load(tmp_path / DECODER).graph.initializer
+    large = [w for w in weights if np.prod(w.dims) >= 4096 and w.name != "all_ids"]
+    assert {w.data_type for w in large} == {onnx.TensorProto.INT8}
+
+
+# ---- the directory ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(toy_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "toy"
+    export_run(Run.load(toy_run), path)
+    return path
+
+
+LINES = ["ba be bi", "", "du do", "ba " * 40, "zzz ☃"]
+
+
+def test_an_export_translates_as_its_run(toy_run: Path, folder: Path) -> None:
+    expected, found = Translator.load(toy_run, "cpu"), Translator.load(folder)
+    assert found.translate(LINES) == expected.translate(LINES)
+    assert Translator.load([folder, folder]).translate(LINES) == expected.translate(LINES)
+    for one, other in zip(expected.hypotheses(LINES, 2), found.hypotheses(LINES, 2), strict=True):
+        assert [text for text, _ in one] == [text for text, _ in other]
+
+
+def damage(folder: Path, copy: Path, change: Any) -> str:
+    shutil.copytree(folder, copy)
+    change(copy)
+    with pytest.raises(InputError) as caught:
+        Translator.load(copy)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", [ENCODER, DECODER, "config.json", "tokenizer.model"])
+def test_a_missing_truncated_or_altered_file_is_refused(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    def alter(copy: Path) -> None:
+        content = bytearray((copy / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (copy / name).write_bytes(content)
+
+    def truncate(copy: Path) -> None:
+        (copy / name).write_bytes((copy / name).read_bytes()[:-7])
+
+    assert name in damage(folder, tmp_path / "a", lambda copy: (copy / name).unlink())
+    assert name in damage(folder, tmp_path / "b", alter)
+    assert name in damage(folder, tmp_path / "c", truncate)
+
+
+def test_a_newer_format_is_refused(folder: Path, tmp_path: Path) -> None:
+    def newer(copy: Path) -> None:
+        text = (copy / EXPORT).read_text().replace('"format": 1', '"format": 2')
+        (copy / EXPORT).write_text(text)
+
+    assert "newer" in damage(folder, tmp_path / "a", newer)
+    assert "checksums.json" in damage(
+        folder, tmp_path / "b", lambda copy: (copy / "checksums.json").unlink()
+    )
+
+
+def test_a_graph_that_reads_another_file_is_refused(folder: Path, tmp_path: Path) -> None:
+    def outside(copy: Path) -> None:
+        model = onnx.load(copy / DECODER)
+        weight = model.graph.initializer[0]
+        weight.ClearField("raw_data")
+        weight.data_location = onnx.TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value="../../etc/passwd")
+        (copy / DECODER).write_bytes(model.SerializeToString())
+        (copy / "checksums.json").unlink()
+        write_manifest(copy)
+
+    assert "another file" in damage(folder, tmp_path / "a", outside)
+
+
+def test_an_export_never_overwrites(toy_run: Path, folder: Path) -> None:
+    with pytest.raises(InputError, match="already exists"):
+        export_run(Run.load(toy_run), folder)
+
+
+def test_a_language_model_is_exported(tmp_path: Path) -> None:
+    model = model_of(encoder_layers=0, solver="rk2")
+    scorer = exported(model, tmp_path)
+    assert not (tmp_path / ENCODER).exists()
+    for one, other in zip(tables(SingleModel(model)), tables(scorer), strict=True):
+        assert np.abs(one - other).max() < 1e-4
+
+
+# ---- workers ---------------------------------------------------------------------------------
+
+
+def test_workers_share_one_model_and_keep_the_order(folder: Path) -> None:
+    lines = [f"{'ba be bi bo du'[: 2 + n % 12]}" for n in range(90)]
+    expected = Translator.load(folder, workers=1).translate(lines)
+    several = Translator.load(folder, workers=3)
+    assert several.translate(lines) == expected
+    assert list(several.translate_stream(lines)) == expected
+    assert [model.exported.path for model in several.models] == [folder]
+    stream = several.translate_stream(lines)
+    assert next(stream) == expected[0]
+    stream.close()  # type: ignore[attr-defined]  # the workers end with it
+
+
+def test_a_line_alone_uses_all_cores_until_several_come(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "cores", lambda: 3)
+    translator = Translator.load(folder)
+    used = list[tuple[Any, list[int]]]()
+    for lines in (["ba"], ["be"], ["ba", "be"], ["ba"]):
+        translator.translate(lines)
+        (model,) = translator.models
+        used.append((translator.arrangement, [s.threads for s in model.sessions]))
+    single, several = (Arrangement(1, 3), [3, 3]), (Arrangement(3, 1), [1, 1])
+    assert used == [single, single, several, several]
+
+
+def test_an_error_in_a_worker_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object, feeds: object, outputs: object) -> None:
+        raise MemoryError("no memory")
+
+    broken = Translator.load(folder, workers=2)
+    broken.translate(["ba"])
+    monkeypatch.setattr(Session, "run", fail)
+    with pytest.raises(MemoryError, match="no memory"):
+        broken.translate(["ba", "be"])
+
+
+@pytest.mark.parametrize(("options", "sentence"), [({"workers": 0}, "workers"), ({}, "cuda")])
+def test_what_an_export_cannot_do_is_said(
+    folder: Path, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Translator.load(folder, "auto" if options else "cuda", **options)
