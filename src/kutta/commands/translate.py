@@ -19,7 +19,7 @@ from kutta.documents.formats import Job, format_of
 from kutta.documents.lines import translate_lines
 from kutta.documents.sentences import is_short
 from kutta.errors import InputError
-from kutta.runtime import is_exported
+from kutta.runtime import find_exported
 from kutta.translate.segments import Scored
 from kutta.translate.translator import Options, Translator
 
@@ -124,12 +124,12 @@ def _opened(output: Path | None, facts: dict[str, Any] | None) -> Generator[tupl
 
 def chosen_folder(folder: Path, checkpoint: str | None) -> Path:
     """The folder of an exported model, or of a run or the checkpoint that was chosen."""
-    if is_exported(folder):
+    if exported := find_exported(folder):
         if checkpoint is not None:
             raise InputError(
                 f"{folder} is an exported model, which has no checkpoints; remove --checkpoint."
             )
-        return folder
+        return exported
     from kutta.runs import Run
 
     return Run.load(folder, checkpoint).folder

@@ -1,10 +1,10 @@
 """The directory of an exported model.
 
 export.json  config.json  tokenizer.model | vocab.txt  encoder.onnx  decoder.onnx
-checksums.json
+model.safetensors (8-bit matrices that both graphs read)  checksums.json
 
-A language model has no encoder.onnx. `kutta export` writes the folder, and nothing in it is changed
-afterwards.
+A language model has no encoder.onnx. Graphs in fp32 have their weights in themselves. `kutta
+export` writes the folder, and nothing in it is changed afterwards.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from kutta.box.hub import find_model, is_hub_name
 from kutta.config import CONFIG, Config
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
@@ -20,6 +21,7 @@ from kutta.parsing import read_json
 from kutta.runtime.external import external_data
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
+WEIGHTS = "model.safetensors"  # what both graphs may read
 FORMAT = 1  # raised when an earlier version of Kutta could not read the directory
 
 
@@ -103,6 +105,25 @@ def is_exported(folder: Path) -> bool:
         return False
 
 
+def find_exported(given: str | Path) -> Path | None:
+    """The folder of an exported model: at this path, in the box or from the hub.
+
+    None where it is something else, such as a run, of which `Run.load` says what is wrong.
+    """
+    try:
+        folder = find_model(given)
+    except InputError:
+        if is_hub_name(given):
+            raise
+        return None
+    return folder if is_exported(folder) else None
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether an exported model is a run too, with weights that torch can read."""
+    return (folder / WEIGHTS).is_file()
+
+
 def open_export(folder: Path) -> Exported:
     """Check the files of an exported model and read its settings."""
     facts = Facts.read(folder / EXPORT)
@@ -115,9 +136,9 @@ def open_export(folder: Path) -> Exported:
     for graph in found.graphs:
         if graph.name not in manifest.files:
             raise InputError(f"{graph} is not in {MANIFEST}; {remedy}.")
-        if where := external_data(graph):
+        if others := external_data(graph) - {WEIGHTS}:
             raise InputError(
-                f"{graph} reads its weights from another file ({where!r}), which Kutta does not "
-                "allow; export the run again."
+                f"{graph} reads its weights from another file ({min(others)!r}), which Kutta does "
+                "not allow; export the run again."
             )
     return found

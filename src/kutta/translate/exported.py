@@ -45,9 +45,14 @@ class ExportedModel:
         return _Decoding(self, beam)
 
 
+def on_cpu(device: object) -> bool:
+    """Whether a device is, or may be, the CPU."""
+    return str(device) in ("auto", "cpu")
+
+
 def check_device(device: object) -> None:
     """Reject a device that an exported model cannot use."""
-    if str(device) not in ("auto", "cpu"):
+    if not on_cpu(device):
         raise InputError(
             f"An exported model runs on the CPU, not on {device}; use --device cpu, or the run."
         )
