@@ -171,6 +171,44 @@ def test_a_single_request_waits_a_few_milliseconds_at_most(batcher: Batcher) -> 
     assert asyncio.run(go()) < 0.05, "the machine may be busy; the best of 20"
 
 
+def test_idle_threads_share_what_waits(recorder: Recorder) -> None:
+    """A long text uses every core; a sentence alone is one batch."""
+    recorder.gate.clear()
+    batcher = Batcher(recorder, 1000, "test", threads=2)
+
+    async def go() -> list[str]:
+        task = asyncio.create_task(ask(batcher, [f"s{n}" for n in range(7)]))
+        while len(recorder.calls) < 2:
+            await asyncio.sleep(0.001)
+        recorder.gate.set()
+        return await asyncio.wait_for(task, 5)
+
+    assert asyncio.run(asyncio.wait_for(go(), 10)) == [f"S{n}" for n in range(7)]
+    assert sorted(recorder.calls) == [(["s0", "s1", "s2", "s3"], 1), (["s4", "s5", "s6"], 1)]
+    assert asyncio.run(ask(batcher, ["alone"])) == ["ALONE"]
+    assert recorder.calls[2:] == [(["alone"], 1)]
+    batcher.close()
+
+
+def test_a_thread_goes_on_while_another_is_busy(recorder: Recorder) -> None:
+    batcher = Batcher(recorder, 1000, "test", threads=2)
+
+    async def go() -> None:
+        first = await occupied(batcher, recorder)
+        second = asyncio.create_task(ask(batcher, ["second"]))
+        while len(recorder.calls) < 2:
+            await asyncio.sleep(0.001)
+        assert batcher.waiting == 0
+        third = asyncio.create_task(ask(batcher, ["third"]))
+        await asyncio.sleep(0.02)
+        assert batcher.waiting == len("third")
+        recorder.gate.set()
+        await asyncio.gather(first, second, third)
+
+    asyncio.run(asyncio.wait_for(go(), 10))
+    batcher.close()
+
+
 def test_closing_finishes_what_waits(recorder: Recorder) -> None:
     batcher = Batcher(recorder, 1000, "test")
 

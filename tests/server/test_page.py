@@ -232,7 +232,7 @@ def test_the_view_of_the_solver(browser: Any, toy_served: Running) -> None:
 def test_the_view_says_why_it_is_not_there(browser: Any, served: Running) -> None:
     with opened(browser, served, "/#inside") as page:
         expect(page.locator("#inside-notice")).to_have_text(
-            re.compile("needs a run directory; en-de is an exported model")
+            re.compile("needs the run directory and PyTorch; en-de is an exported model")
         )
         expect(page.locator("#sentence-form")).to_be_hidden()
 

@@ -8,7 +8,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kutta.errors import InputError
@@ -25,11 +24,12 @@ Compute = Callable[["Inside"], dict[str, Any]]
 
 def missing(model: Model) -> str | None:
     """Why there is no view into a model, in one sentence; None if there is one."""
-    if find_spec("torch") is None:
-        return "The view needs PyTorch, which is not installed here."
     models: Any = getattr(model.engine, "models", ())  # torch modules, unless it is an export
     if model.folder is None or not any(hasattr(one, "state_dict") for one in models):
-        return f"The view needs a run directory; {model.name} is an exported model."
+        return (
+            "The view takes a model apart, block by block, so it needs the run directory and "
+            f"PyTorch; {model.name} is an exported model. Serve its run to look inside."
+        )
     return None
 
 
