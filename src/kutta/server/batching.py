@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 
-from kutta.server.limits import overloaded
+from kutta.server.limits import Limits, overloaded
 
 WINDOW = 0.002  # seconds
 BATCH_SENTENCES = 32
@@ -51,17 +51,17 @@ class Batcher:
     def __init__(
         self,
         translate: Translate,
-        capacity: int,
+        limits: Limits,
         name: str,
         observe: Observe | None = None,
         threads: int = 1,
     ) -> None:
-        self._translate, self._capacity, self._observe = translate, capacity, observe
+        self._translate, self._limits, self._observe = translate, limits, observe
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closing = False
         self._idle = 0  # threads that have no batch
-        self._rate = 500.0  # characters a second of one thread, measured as batches are done
+        self._rate = 500.0  # characters a second of one thread, measured by full batches
         self._threads = [
             threading.Thread(target=self._work, name=f"translate {name} {number}", daemon=True)
             for number in range(threads)
@@ -105,10 +105,15 @@ class Batcher:
             thread.join()
 
     def check_room(self, characters: int) -> None:
-        """Refuse (429) what does not fit into the queue; an empty queue takes anything."""
+        """Refuse (429) what the queue has no room for, or what could not begin in time.
+
+        An empty queue takes anything.
+        """
         waiting = self.waiting
-        if waiting and waiting + characters > self._capacity:
-            raise overloaded(waiting / (self._rate * len(self._threads)))
+        seconds = waiting / (self._rate * len(self._threads))
+        full = waiting + characters > self._limits.waiting
+        if waiting and (full or seconds > self._limits.seconds):
+            raise overloaded(seconds)
 
     def _put(self, job: Job) -> None:
         with self._changed:
@@ -130,9 +135,7 @@ class Batcher:
             except Exception as error:  # an answer to those who wait; the thread goes on
                 found = error
             seconds = time.perf_counter() - started
-            rate = sum(map(len, sentences)) / max(seconds, 1e-6)
-            with self._changed:
-                self._rate += 0.2 * (rate - self._rate)
+            self._measure(sentences, seconds)
             if self._observe:
                 self._observe(len(sentences), seconds)
             for job in dict.fromkeys(jobs):
@@ -142,6 +145,15 @@ class Batcher:
                     continue
                 mine = zip(jobs, numbers, found, strict=True)
                 job.deliver([(number, best) for one, number, best in mine if one is job])
+
+    def _measure(self, sentences: Sequence[str], seconds: float) -> None:
+        """Follow the rate. A small batch is slower than full ones, so it can only raise it."""
+        characters = sum(map(len, sentences))
+        rate = characters / max(seconds, 1e-6)
+        full = len(sentences) == BATCH_SENTENCES or characters > BATCH_CHARACTERS
+        with self._changed:
+            if full or rate > self._rate:
+                self._rate += 0.2 * (rate - self._rate)
 
     def _next(self) -> list[tuple[Job, int, str]]:
         """The next batch; waits for it. Empty if the queue is closed and nothing is left."""

@@ -16,6 +16,7 @@ from kutta.documents.sentences import Fits, is_short
 from kutta.errors import InputError
 from kutta.runtime import is_exported
 from kutta.server.batching import Batcher, Observe, Results, Scored
+from kutta.server.limits import Limits
 
 _PIVOT = "en"  # preferred, as most models have it on one side
 
@@ -130,10 +131,10 @@ class Models:
     """The models of a server, and the routes between languages. Close it after use."""
 
     def __init__(
-        self, models: Sequence[Model], capacity: int, observers: Sequence[Observe]
+        self, models: Sequence[Model], limits: Limits, observers: Sequence[Observe]
     ) -> None:
         self.served = [
-            Served(model, Batcher(model.hypotheses, capacity, model.pair, observe, model.threads))
+            Served(model, Batcher(model.hypotheses, limits, model.pair, observe, model.threads))
             for model, observe in zip(models, observers, strict=True)
         ]
         self.codes = sorted({code for m in models for code in (m.source, m.target)})
