@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kutta.errors import InputError
+from kutta.limits import DEPTH
 
 # The fields of a message that lead to tensors: number -> kind of message.
 _FIELDS: dict[str, dict[int, str]] = {
@@ -28,13 +29,17 @@ _LOCATION = 14  # of a tensor: 0 in this file, 1 in another
 def external_data(path: Path) -> str:
     """The name of another file that an ONNX file reads, or "" if there is none."""
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return next(_external(memoryview(data), "model"), "")
+        with open(path, "rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # It is closed when the last view of it is gone.
+        return next(_external(memoryview(data), "model", DEPTH), "")
     except (OSError, ValueError, IndexError) as error:
         raise InputError(f"{path} is not an ONNX file ({error}); export the run again.") from None
 
 
-def _external(message: memoryview, kind: str) -> Iterator[str]:
+def _external(message: memoryview, kind: str, depth: int) -> Iterator[str]:
+    if depth == 0:
+        raise ValueError(f"it has more than {DEPTH} messages in each other")
     for number, wire, value in _fields(message):
         inside = _FIELDS[kind].get(number)
         if kind == "tensor" and number == _LOCATION and value != 0:
@@ -42,7 +47,7 @@ def _external(message: memoryview, kind: str) -> Iterator[str]:
         elif inside == "entry" and isinstance(value, memoryview):
             yield bytes(value)[-200:].decode("utf-8", "replace")
         elif inside and wire == 2 and isinstance(value, memoryview):
-            yield from _external(value, inside)
+            yield from _external(value, inside, depth - 1)
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
