@@ -26,13 +26,13 @@ from tests.faults import disk
 
 # Parts, and their shares of the time.
 SHARES = {
-    "kills": 0.36,
-    "errors": 0.36,
-    "flips": 0.06,
-    "directories": 0.06,
-    "readers": 0.10,
-    "guided": 0.03,
-    "text": 0.03,
+    "kills": 0.40,
+    "errors": 0.42,
+    "flips": 0.03,
+    "directories": 0.03,
+    "readers": 0.09,
+    "guided": 0.015,
+    "text": 0.015,
 }
 # How much of each part --short tries, whatever time it takes.
 SHORT = {"kills": 11, "errors": 11, "flips": 150, "directories": 20, "readers": 8800, "text": 240}
