@@ -191,6 +191,12 @@ def test_a_graph_that_reads_another_file_is_refused(folder: Path, tmp_path: Path
     assert "another file" in damage(folder, tmp_path / "a", outside)
 
 
+def test_equal_models_are_equal_files(folder: Path, toy_run: Path, tmp_path: Path) -> None:
+    export_run(Run.load(toy_run), tmp_path / "again")
+    for file in folder.iterdir():
+        assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
 def test_an_export_never_overwrites(toy_run: Path, folder: Path) -> None:
     with pytest.raises(InputError, match="already exists"):
         export_run(Run.load(toy_run), folder)

@@ -14,6 +14,7 @@ from kutta import __version__
 from kutta.box import is_in_box
 from kutta.box.hub import find_model
 from kutta.config import CONFIG, Config
+from kutta.contained import check_contained
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
@@ -24,7 +25,6 @@ from kutta.model.weights import check_shapes, fill, read_origin, read_shapes, re
 from kutta.parsing import read_json, read_table
 from kutta.parsing import read_records as documented_records
 from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
-from kutta.runs.contained import check_contained
 from kutta.runs.texts import Texts
 
 WEIGHTS, METRICS = "model.safetensors", "metrics.jsonl"

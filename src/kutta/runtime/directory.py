@@ -14,15 +14,28 @@ from typing import Any, Self
 
 from kutta.box.hub import find_model, is_hub_name
 from kutta.config import CONFIG, Config
+from kutta.contained import check_contained
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.integrity import MANIFEST, read_manifest, verify
-from kutta.parsing import read_json
+from kutta.limits import LAYERS, POSITIONS, STAGES, TEXT, VOCABULARY, WIDTH
+from kutta.parsing import read_table
 from kutta.runtime.external import external_data
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
 WEIGHTS = "model.safetensors"  # what both graphs may read
 FORMAT = 1  # raised when an earlier version of Kutta could not read the directory
+# The largest of the numbers in export.json.
+_MOST = {
+    "format": FORMAT,
+    "caches": LAYERS * STAGES,
+    "memories": LAYERS * STAGES,
+    "heads": WIDTH,
+    "width": WIDTH,
+    "clip": POSITIONS,
+    "vocabulary": VOCABULARY,
+    "outputs": 2 * VOCABULARY,
+}
 
 
 @dataclass(frozen=True)
@@ -47,23 +60,24 @@ class Facts:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        try:
-            values = read_json(path)
-            number: Any = values["format"]
-            if isinstance(number, int) and number > FORMAT:
-                raise InputError(
-                    f"{path.parent} was exported by Kutta {values.get('version')} in format "
-                    f"{number}, which this version cannot read; install a newer Kutta."
-                )
-            facts = cls(**values)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        values = read_table(path, "copy the exported folder again")
+        number = values.get("format")
+        if type(number) is int and number > FORMAT:
             raise InputError(
-                f"{path} cannot be read ({error}); copy the exported folder again."
-            ) from None
+                f"{path.parent} was exported in format {number}, which this version of Kutta "
+                "cannot read; install a newer one."
+            )
+        if wrong := values.keys() ^ cls.__annotations__.keys():
+            raise InputError(
+                f"{path} is damaged: it lacks {min(wrong)}, or has it in vain; export the run "
+                "again."
+            )
         for name, kind in cls.__annotations__.items():
-            if not isinstance(getattr(facts, name), kind):
+            value, most = values[name], _MOST.get(name, TEXT)
+            size: Any = len(value) if isinstance(value, str) else value
+            if type(value) is not kind or not 0 <= size <= most:
                 raise InputError(f"{path} is damaged: {name} is not valid; export the run again.")
-        return facts
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -126,6 +140,7 @@ def has_weights(folder: Path) -> bool:
 
 def open_export(folder: Path) -> Exported:
     """Check the files of an exported model and read its settings."""
+    check_contained(folder)
     facts = Facts.read(folder / EXPORT)
     remedy = "copy the exported folder again, or export the run again"
     manifest = read_manifest(folder)
@@ -141,4 +156,8 @@ def open_export(folder: Path) -> Exported:
                 f"{graph} reads its weights from another file ({min(others)!r}), which Kutta does "
                 "not allow; export the run again."
             )
+    if len(found.tokenizers.target) != facts.vocabulary:
+        raise InputError(
+            f"{folder} has another vocabulary than its {EXPORT} says; export the run again."
+        )
     return found
