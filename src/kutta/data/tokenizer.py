@@ -262,6 +262,12 @@ _FILES: dict[tuple[type[Tokenizer], bool], tuple[str, ...]] = {
 }
 
 
+def saved_vocabulary(folder: Path) -> dict[str, bytes]:
+    """The contents of the tokenizer files in a folder, by name."""
+    files = (folder / name for names in _FILES.values() for name in names)
+    return {file.name: file.read_bytes() for file in files if file.is_file()}
+
+
 def _damaged(path: Path) -> InputError:
     return InputError(f"{path} is damaged or not a Kutta tokenizer; prepare the data again.")
 

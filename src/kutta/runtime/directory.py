@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kutta.config import CONFIG, Config
-from kutta.data.tokenizer import Tokenizers
+from kutta.data.tokenizer import Tokenizers, saved_vocabulary
 from kutta.errors import InputError
 from kutta.integrity import MANIFEST, read_manifest, verify
 from kutta.runtime.external import external_data
@@ -91,8 +91,7 @@ class Exported:
 
     def vocabulary(self) -> dict[str, bytes]:
         """The contents of the tokenizer files, by name."""
-        files = [*self.path.glob("tokenizer*.model"), *self.path.glob("vocab*.txt")]
-        return {file.name: file.read_bytes() for file in files}
+        return saved_vocabulary(self.path)
 
 
 def is_exported(folder: Path) -> bool:

@@ -133,9 +133,14 @@ def _variant(inside: Inside, stack: str, method: str, substeps: int) -> Translat
 
 
 def _translator(subject: Subject, model: TranslationModel) -> Translator:
-    config = subject.config
+    data, decode = subject.config.data, subject.config.decode
     return Translator(
-        model, subject.tokenizers, config.decode, subject.device, max_source=config.data.max_source
+        model,
+        subject.tokenizers,
+        decode,
+        subject.device,
+        max_source=data.max_source,
+        max_length=data.max_length,
     )
 
 

@@ -5,8 +5,6 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kutta.config import DataConfig
-
 SHORTEST_LIMIT, LONGEST_LIMIT = 256, 4096  # tokens
 
 # Where a line is split, the best places first. A segment ends behind the match.
@@ -28,13 +26,13 @@ class Segment:
     joint: str = ""
 
 
-def longest_source(data: DataConfig) -> int:
+def longest_source(max_length: int) -> int:
     """The tokens of a line above which it is split: as many as the model was trained with.
 
     Models of short sentences generalise to lines of SHORTEST_LIMIT tokens better than parts of
     sentences can be translated. The time of attention grows with the square of LONGEST_LIMIT.
     """
-    return min(max(data.max_length, SHORTEST_LIMIT), LONGEST_LIMIT)
+    return min(max(max_length, SHORTEST_LIMIT), LONGEST_LIMIT)
 
 
 def split(text: str, count: Callable[[str], int], limit: int) -> list[Segment]:
