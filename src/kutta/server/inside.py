@@ -69,7 +69,7 @@ class Inside:
                 {
                     "name": name,
                     "method": methods[name],
-                    "tokens": _pieces(*sides[name], shifted=name == "decoder"),
+                    "tokens": _subwords(*sides[name], shifted=name == "decoder"),
                     "blocks": [_finite(row) for row in rows if row["stack"] == name],
                     **_trajectory(seen[name], mark=0 if name == "decoder" else -1),
                 }
@@ -194,7 +194,7 @@ def _rounded(values: Tensor) -> Any:
     return [_rounded(one) for one in values]
 
 
-def _pieces(tokenizer: Tokenizer, ids: Ids, shifted: bool) -> list[str]:
+def _subwords(tokenizer: Tokenizer, ids: Ids, shifted: bool) -> list[str]:
     """The text of every position; a decoder reads the previous token, an encoder ends with one."""
     texts = [tokenizer.decode([int(one)]) or "·" for one in ids]
     return ["start", *texts] if shifted else [*texts, "end"]

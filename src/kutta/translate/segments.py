@@ -76,20 +76,20 @@ def _parts(
     if tokens <= limit or len(text) == 1:
         yield text
         return
-    pieces = [*_behind(text, places[0])] if places else [*_equal(text, -(-tokens // limit))]
+    fragments = [*_behind(text, places[0])] if places else [*_equal(text, -(-tokens // limit))]
     current, size = "", 0
-    for piece in pieces:
-        length = count(piece)
+    for fragment in fragments:
+        length = count(fragment)
         if current and size + length > limit:
             yield current
             current, size = "", 0
         if length > limit:
-            if places or len(pieces) > 1:
-                yield from _parts(piece, count, limit, places[1:])
+            if places or len(fragments) > 1:
+                yield from _parts(fragment, count, limit, places[1:])
             else:
-                yield piece  # one character of many tokens
+                yield fragment  # one character of many tokens
             continue
-        current, size = current + piece, size + length
+        current, size = current + fragment, size + length
     if current:
         yield current
 
