@@ -164,9 +164,9 @@ def _is_within(translator: Translator, text: str) -> bool:
     return len(text.encode("utf-8", "replace")) <= limit or len(encode(text)) <= limit
 
 
-def fits_model(translator: Translator, piece: str) -> bool:
-    """Whether a piece is short enough to be translated as a sentence."""
-    return is_short(piece) and _is_within(translator, piece)
+def fits_model(translator: Translator, text: str) -> bool:
+    """Whether a text is short enough to be translated as a sentence."""
+    return is_short(text) and _is_within(translator, text)
 
 
 def _scored(

@@ -16,7 +16,7 @@ from kutta.box.hub import find_model
 from kutta.config import CONFIG, Config
 from kutta.contained import check_contained
 from kutta.data.store import Store
-from kutta.data.tokenizer import Tokenizers
+from kutta.data.tokenizer import Tokenizers, saved_vocabulary
 from kutta.errors import InputError
 from kutta.integrity import check, recorded
 from kutta.model import TextModel
@@ -147,8 +147,7 @@ class Run:
 
     def vocabulary(self) -> dict[str, bytes]:
         """The contents of the tokenizer files, by name."""
-        files = [*self.path.glob("tokenizer*.model"), *self.path.glob("vocab*.txt")]
-        return {file.name: file.read_bytes() for file in files}
+        return saved_vocabulary(self.path)
 
     @property
     def texts(self) -> Texts:

@@ -15,7 +15,7 @@ from typing import Any, Self
 from kutta.box.hub import find_model, is_hub_name
 from kutta.config import CONFIG, Config
 from kutta.contained import check_contained
-from kutta.data.tokenizer import Tokenizers
+from kutta.data.tokenizer import Tokenizers, saved_vocabulary
 from kutta.errors import InputError
 from kutta.integrity import MANIFEST, read_manifest, verify
 from kutta.limits import LAYERS, POSITIONS, STAGES, TEXT, VOCABULARY, WIDTH
@@ -107,8 +107,7 @@ class Exported:
 
     def vocabulary(self) -> dict[str, bytes]:
         """The contents of the tokenizer files, by name."""
-        files = [*self.path.glob("tokenizer*.model"), *self.path.glob("vocab*.txt")]
-        return {file.name: file.read_bytes() for file in files}
+        return saved_vocabulary(self.path)
 
 
 def is_exported(folder: Path) -> bool:

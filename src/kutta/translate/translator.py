@@ -19,7 +19,7 @@ from kutta.translate.hypothesis import Hypothesis, one_line
 from kutta.translate.loading import exports_to_load, load_exports, load_runs
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import Ensemble
-from kutta.translate.segments import SHORTEST_LIMIT, Scored, join, longest_source, split
+from kutta.translate.segments import Scored, join, longest_source, split
 from kutta.translate.workers import Arrangement, search_together
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class Translator:
 
     There is one output line for each input line, in the same order; empty lines stay empty. Lines
     are batched by length for speed, which changes only the last digits of scores. Lines are
-    truncated to `max_source` tokens, as in training. If that is 0, lines of more than `longest`
-    tokens are translated in segments, with a message to `warn`.
+    truncated to `max_source` tokens, as in training. If that is 0, lines much longer than those of
+    training, of at most `max_length` tokens, are translated in segments, with a message to `warn`.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Translator:
         device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
         max_source: int = 0,
-        longest: int = SHORTEST_LIMIT,
+        max_length: int = 0,
         workers: int | None = None,
     ) -> None:
         models = list(models) if isinstance(models, Sequence) else [models]
@@ -109,7 +109,7 @@ class Translator:
         self.config = config
         self.warn = warn
         self.max_source = max_source
-        self.longest = longest
+        self.longest = longest_source(max_length)
         self.languages = "", ""  # of source and target, as a run names them
 
     @classmethod
@@ -134,7 +134,7 @@ class Translator:
         exported = exports_to_load(folders, device)
         models, first = load_exports(exported) if exported else load_runs(folders)
         config, data = first.config, first.config.data
-        limits = data.max_source, longest_source(data)
+        limits = data.max_source, data.max_length
         translator = cls(models, first.tokenizers, config.decode, device, warn, *limits, workers)
         translator.languages = data.source, data.target
         return translator
