@@ -4,7 +4,8 @@ from pathlib import Path
 
 from kutta import __version__
 from kutta.errors import InputError
-from kutta.export.graphs import decoder_graph, encoder_graph, output_size
+from kutta.export.graphs import decoder_graph, encoder_graph
+from kutta.export.output import output_size
 from kutta.files import atomic_path, write_json, write_text
 from kutta.integrity import write_manifest
 from kutta.model import TextModel, TranslationModel
@@ -40,14 +41,14 @@ def write_model(model: TextModel, folder: Path, precision: str, signature: str) 
                 "The model is too large for an ONNX file of 2 GB; export it with --precision int8."
             )
         (folder / name).write_bytes(graph.SerializeToString())
-    sizes, outputs = sizes_of(model), output_size(model)
+    vocabulary = len(model.output_weight)
     facts = Facts(
         format=FORMAT,
         version=__version__,
         precision=precision,
         signature=signature,
-        vocabulary=len(model.output_weight),
-        outputs=outputs,
-        **vars(sizes),
+        vocabulary=vocabulary,
+        outputs=output_size(vocabulary),
+        **vars(sizes_of(model)),
     )
     write_json(folder / EXPORT, facts.to_dict())

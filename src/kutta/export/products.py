@@ -28,6 +28,9 @@ class Int8(Fp32):
     depend on the other rows of a batch. Small matrices (gates, positions) stay in fp32.
     """
 
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, str]] = {}  # what is in 8 bits already, by name
+
     def linear(self, graph: Tracer, x: str, weight: Tensor, bias: Tensor | None) -> str:
         if weight.numel() < SMALL:
             return super().linear(graph, x, weight, bias)
@@ -57,6 +60,11 @@ class Int8(Fp32):
 
     def _quantised(self, graph: Tracer, x: str, width: int) -> tuple[str, str]:
         """The scales (..., 1) of the rows of x (..., width), and x in their units."""
+        if x not in self._known:
+            self._known[x] = self._in_units(graph, x, width)
+        return self._known[x]
+
+    def _in_units(self, graph: Tracer, x: str, width: int) -> tuple[str, str]:
         largest = graph.node("ReduceMax", [graph.node("Abs", [x])], axes=[-1], keepdims=1)
         scale = graph.node("Mul", [largest, graph.constant(np.array(1 / 127, np.float32))])
         scale = graph.node("Max", [scale, graph.constant(np.array(1e-30, np.float32))])

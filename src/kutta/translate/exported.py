@@ -9,9 +9,9 @@ import numpy as np
 from kutta.errors import InputError
 from kutta.runtime.directory import Exported
 from kutta.runtime.session import Session
-from kutta.translate.ancestors import Array
 from kutta.translate.cached import Cached, Sizes, Step
 from kutta.translate.hypothesis import Continuations, Floats, Integers
+from kutta.translate.keyvalues import Array
 
 
 class ExportedModel:
@@ -70,42 +70,40 @@ class _Decoding(Cached):
         return self.model.sessions[0].run({"source": source}, self.memory_names)
 
     def _run(self, step: Step) -> Continuations:
-        used, beam, facts = self.caches.used, self.beam, self.model.exported.facts
-        step = _with_unused(step, used, self.caches.capacity)
+        facts = self.model.exported.facts
         whole = step.count >= facts.vocabulary
         count = facts.outputs if whole else step.count
+        room = self.caches.reserve(self.beam)  # first, as it may move what is filled
+        filled = self.caches.filled
+        if self.caches.used == 0:
+            step, filled = _with_one_slot(step), [np.zeros_like(new[:1]) for new in room]
         feeds = {
             "tokens": step.tokens,
             "positions": step.positions,
             "bias": step.bias,
             "count": np.array([count], np.int64),
-            **dict(zip(self.names, self.caches.arrays, strict=True)),
+            **dict(zip(self.names, filled, strict=True)),
             **dict(zip(self.memory_names, self.memories.arrays, strict=True)),
         }
         if step.offsets is not None:
             feeds["offsets"] = step.offsets
         if step.memory_bias is not None:
             feeds["memory_bias"] = step.memory_bias
-        outputs = ["values", "ids", "ends", *(f"new_{name}" for name in self.names)]
-        values, ids, ends, *new = self.model.sessions[-1].run(feeds, outputs)
-        for array, slots in zip(self.caches.arrays, new, strict=True):
-            array[:, :, used : used + beam] = slots
+        new = dict(zip((f"new_{name}" for name in self.names), room, strict=True))
+        values, ids, ends = self.model.sessions[-1].run(feeds, ("values", "ids", "ends"), new)
         end = facts.vocabulary if whole else None
         return Continuations(values[:, :end], ids[:, :end], ends)
 
 
-def _with_unused(step: Step, used: int, capacity: int) -> Step:
-    """The step with the slots that are not filled yet before its own; nobody sees them.
+def _with_one_slot(step: Step) -> Step:
+    """The first step with one earlier slot, which nobody sees: onnxruntime cannot do without."""
 
-    A graph is given whole buffers, as a part of them would have to be copied.
-    """
+    def after(array: Floats, number: float) -> Floats:
+        one = np.full((*array.shape[:-1], 1), number, np.float32)
+        return np.concatenate([one, array], axis=-1)
 
-    def spread(array: Floats, number: float) -> Floats:
-        unused = np.full((*array.shape[:-1], capacity - used), number, np.float32)
-        return np.concatenate([array[..., :used], unused, array[..., used:]], axis=-1)
-
-    offsets = None if step.offsets is None else spread(step.offsets, 0.0)
-    return replace(step, bias=spread(step.bias, -math.inf), offsets=offsets)
+    offsets = None if step.offsets is None else after(step.offsets, 0.0)
+    return replace(step, bias=after(step.bias, -math.inf), offsets=offsets)
 
 
 def _zeros(shape: tuple[int, ...]) -> Array:
