@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from kutta import __version__
+from kutta.config import CONFIG
 from kutta.errors import InputError
 from kutta.export.graphs import decoder_graph, encoder_graph
 from kutta.export.output import output_size
@@ -24,7 +25,7 @@ def export_run(run: Run, folder: Path, precision: str = "fp32") -> None:
     with atomic_path(folder) as temporary:
         temporary.mkdir(parents=True)
         write_model(model, temporary, precision, run.signature)
-        write_text(temporary / "config.json", run.config.to_json())
+        write_text(temporary / CONFIG, run.config.to_json())
         for name, content in run.vocabulary().items():
             (temporary / name).write_bytes(content)
         write_manifest(temporary)

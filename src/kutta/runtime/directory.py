@@ -7,7 +7,6 @@ A language model has no encoder.onnx. `kutta export` writes the folder, and noth
 afterwards.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from kutta.config import CONFIG, Config
 from kutta.data.tokenizer import Tokenizers
 from kutta.errors import InputError
 from kutta.integrity import MANIFEST, read_manifest, verify
+from kutta.parsing import read_json
 from kutta.runtime.external import external_data
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
@@ -46,7 +46,7 @@ class Facts:
     @classmethod
     def read(cls, path: Path) -> Self:
         try:
-            values: Any = json.loads(path.read_text(encoding="utf-8"))
+            values = read_json(path)
             number: Any = values["format"]
             if isinstance(number, int) and number > FORMAT:
                 raise InputError(
@@ -97,7 +97,10 @@ class Exported:
 
 def is_exported(folder: Path) -> bool:
     """Whether a folder is that of an exported model."""
-    return (folder / EXPORT).is_file()
+    try:
+        return (folder / EXPORT).is_file()
+    except OSError:  # the name is too long, for instance
+        return False
 
 
 def open_export(folder: Path) -> Exported:

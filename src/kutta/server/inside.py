@@ -44,7 +44,7 @@ class Inside:
         """The view into a loaded translator. It has its own copy of the model."""
         run = Run.load(folder)
         model = run.build_model()
-        model.load_state_dict(cast(Translator, engine).models[0].state_dict())
+        model.load_state_dict(engine.models[0].state_dict())
         device = torch.device("cpu")
         subject = Subject(run, model.eval(), device, "typed", [], [])
         assert isinstance(model, TranslationModel)
