@@ -1,39 +1,65 @@
 """Writing the directory of an exported model."""
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from kutta import __version__
 from kutta.config import CONFIG
 from kutta.errors import InputError
-from kutta.export.graphs import decoder_graph, encoder_graph
+from kutta.export.graphs import PRODUCTS, decoder_graph, encoder_graph
 from kutta.export.output import output_size
+from kutta.export.shortlist import Integers, learn
 from kutta.files import atomic_path, write_json, write_text
 from kutta.integrity import write_manifest
 from kutta.model import TextModel, TranslationModel
 from kutta.runs import Run
 from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, Facts
+from kutta.runtime.shortlist import SHORTLIST
 from kutta.translate.pytorch import sizes_of
+
+Lists = tuple[Integers, Integers]
 
 LARGEST = 2**31 - 1  # bytes of an ONNX file, which is one protocol buffer
 
 
-def export_run(run: Run, folder: Path, precision: str = "fp32") -> None:
+def export_run(run: Run, folder: Path, precision: str = "fp32", shortlist: bool = False) -> None:
     """Write the model of a run or a checkpoint to a new folder, all or nothing."""
     if folder.exists():
         raise InputError(f"{folder} already exists; give another folder, or remove it.")
-    model = run.load_model()
+    model, lists = run.load_model(), _lists(run) if shortlist else None
     with atomic_path(folder) as temporary:
         temporary.mkdir(parents=True)
-        write_model(model, temporary, precision, run.signature)
+        write_model(model, temporary, precision, run.signature, lists)
         write_text(temporary / CONFIG, run.config.to_json())
         for name, content in run.vocabulary().items():
             (temporary / name).write_bytes(content)
         write_manifest(temporary)
 
 
-def write_model(model: TextModel, folder: Path, precision: str, signature: str) -> None:
-    """Write the graphs of a model and what decoding has to know of it."""
-    graphs = {DECODER: decoder_graph(model, precision)}
+def _lists(run: Run) -> Lists:
+    """The shortlist that the training corpus of a run gives."""
+    if run.config.language_model:
+        raise InputError("A language model has no source, so it has no shortlist.")
+    tokenizers = run.tokenizers
+    sizes = len(tokenizers.source), len(tokenizers.target)
+    return learn(run.train_store(), *sizes, joint=tokenizers.source is tokenizers.target)
+
+
+def write_model(
+    model: TextModel, folder: Path, precision: str, signature: str, lists: Lists | None = None
+) -> None:
+    """Write the graphs of a model and what decoding has to know of it.
+
+    `lists` are the candidates and the frequent tokens of a `Shortlist`.
+    """
+    graphs = {DECODER: decoder_graph(model, precision, lists is not None)}
+    if lists:
+        candidates, frequent = (ids.astype(np.int32) for ids in lists)
+        stored: dict[str, Any] = PRODUCTS[precision]().stored(model.output_weight)
+        with open(folder / SHORTLIST, "wb") as file:
+            np.savez(file, candidates=candidates, frequent=frequent, **stored)
     if isinstance(model, TranslationModel):
         graphs[ENCODER] = encoder_graph(model, precision)
     for name, graph in graphs.items():
@@ -50,6 +76,7 @@ def write_model(model: TextModel, folder: Path, precision: str, signature: str) 
         signature=signature,
         vocabulary=vocabulary,
         outputs=output_size(vocabulary),
+        shortlist=lists is not None,
         **vars(sizes_of(model)),
     )
     write_json(folder / EXPORT, facts.to_dict())

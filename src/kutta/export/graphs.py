@@ -5,9 +5,9 @@ import onnx
 import torch
 from torch import Tensor
 
-from kutta.export.output import best
+from kutta.export.output import best, best_listed
 from kutta.export.products import Fp32, Int8
-from kutta.export.trace import MICROSOFT, VARYING, Products, Tracer
+from kutta.export.trace import MICROSOFT, VARYING, Tracer
 from kutta.model import TextModel, TranslationModel
 from kutta.model.attention import KeyValues, Slots, relative_offsets
 from kutta.model.field import Context
@@ -16,7 +16,7 @@ from kutta.model.stack import LayerState
 from kutta.export import operators  # isort: skip  # fills the table of operators
 
 assert operators.OPERATORS
-PRODUCTS: dict[str, type[Products]] = {"fp32": Fp32, "int8": Int8}
+PRODUCTS: dict[str, type[Fp32]] = {"fp32": Fp32, "int8": Int8}
 
 K, B, N, S, SEEN = VARYING.values()  # SEEN: slots, with those of the step
 
@@ -126,8 +126,11 @@ def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
 
 
 @torch.no_grad()
-def decoder_graph(model: TextModel, precision: str) -> onnx.ModelProto:
-    """One step: see `Step` in kutta.translate.cached for the inputs, `best` for the outputs."""
+def decoder_graph(model: TextModel, precision: str, shortlist: bool = False) -> onnx.ModelProto:
+    """One step: see `Step` in kutta.translate.cached for the inputs, `best` for the outputs.
+
+    With a shortlist, the listed part of the output layer is an input too.
+    """
     graph = Tracer(model, PRODUCTS[precision]())
     settings = model.decoder.shape.settings
     heads, clip = settings.heads, settings.relative_positions
@@ -157,5 +160,8 @@ def decoder_graph(model: TextModel, precision: str) -> onnx.ModelProto:
         )
         hidden = model.extend(tokens, positions, context, layers)
         rows = hidden.transpose(0, 1).flatten(0, 1)  # (B * K, d)
-        best(graph, rows, model.output_weight)
+        if shortlist:
+            best_listed(graph, rows)
+        else:
+            best(graph, rows, model.output_weight)
     return graph.model()

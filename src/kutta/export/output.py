@@ -16,9 +16,9 @@ from torch.nn import functional
 
 from kutta.data.tokenizer import EOS
 from kutta.export.trace import VARYING, Tracer
+from kutta.runtime.shortlist import BLOCK  # whose maximum says whether any can be the best
 
-CHUNK = 8192  # tokens whose logits are computed together
-BLOCK = 32  # tokens whose maximum decides whether any of them can be among the best
+CHUNK = 4096  # tokens whose logits are computed together
 
 Found = tuple[str, str]  # values and ids
 
@@ -34,20 +34,15 @@ def best(graph: Tracer, rows: Tensor, weight: Tensor) -> None:
     Values are log-probabilities. With a count of `output_size` they are those of all tokens, in
     order; where the vocabulary has no whole blocks, impossible tokens are at its end.
     """
-    R, V = len(rows), output_size(len(weight))
-    graph.inputs.append(helper.make_tensor_value_info("count", TensorProto.INT64, [1]))
-    whole = graph.node("Equal", ["count", graph.constant(np.array([V]))])
-    whole = graph.node("Squeeze", [whole, graph.constant(np.array([0]))])
+    R = len(rows)
+    whole = _whole(graph, graph.constant(np.array([output_size(len(weight))])))
     sums, values, ids, end = list[str](), list[str](), list[str](), ""
     for first, logits in _chunks(graph, rows, weight):
-        name, size = graph.name(logits), logits.shape[1]
+        name = graph.name(logits)
         if first == 0:
             end = graph.node("Gather", [name, graph.constant(np.array([EOS]))], axis=1)
         sums.append(_log_sum(graph, name))
-        branches = [
-            _branch(graph, partial(_all, graph, name, first, size)),
-            _branch(graph, partial(_few, graph, name, first, size)),
-        ]
+        branches = [_branch(graph, partial(which, graph, name, first)) for which in (_all, _few)]
         found = graph.split("If", [whole], 2, then_branch=branches[0], else_branch=branches[1])
         values.append(found[0])
         ids.append(found[1])
@@ -61,6 +56,29 @@ def best(graph: Tracer, rows: Tensor, weight: Tensor) -> None:
     shape = R, VARYING["slots"]
     graph.output("values", graph.symbol(graph.node("Sub", [found[0], total]), shape))
     graph.output("ids", graph.symbol(found[1], shape, torch.int64))
+
+
+def best_listed(graph: Tracer, rows: Tensor) -> None:
+    """The same of listed tokens: columns of the output layer are inputs, ids their numbers."""
+    R, (found, bias) = len(rows), graph.products.listed(graph, graph.name(rows), rows.shape[1])
+    logits = graph.node("Add", [found, bias])
+    whole = _whole(graph, graph.node("Shape", [bias]))
+    total = _log_sum(graph, logits)
+    end = graph.node("Gather", [logits, graph.constant(np.array([EOS]))], axis=1)
+    branches = [_branch(graph, partial(which, graph, logits)) for which in (_all, _few)]
+    values, ids = graph.split("If", [whole], 2, then_branch=branches[0], else_branch=branches[1])
+    ends = graph.node("Squeeze", [graph.node("Sub", [end, total]), graph.constant(np.array([1]))])
+    graph.output("ends", graph.symbol(ends, (R,)))
+    shape = R, VARYING["slots"]
+    graph.output("values", graph.symbol(graph.node("Sub", [values, total]), shape))
+    graph.output("ids", graph.symbol(ids, shape, torch.int64))
+
+
+def _whole(graph: Tracer, size: str) -> str:
+    """Whether the input `count` asks for all tokens."""
+    graph.inputs.append(helper.make_tensor_value_info("count", TensorProto.INT64, [1]))
+    equal = graph.node("Equal", ["count", size])
+    return graph.node("Squeeze", [equal, graph.constant(np.array([0]))])
 
 
 def _chunks(graph: Tracer, rows: Tensor, weight: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -96,32 +114,39 @@ def _branch(graph: Tracer, body: Callable[[], Found]) -> onnx.GraphProto:
     return helper.make_graph(inside, "branch", [], outputs)
 
 
-def _all(graph: Tracer, logits: str, first: int, size: int) -> Found:
+def _all(graph: Tracer, logits: str, first: int = 0) -> Found:
     """All logits (R, size), and the ids in order."""
-    ids = graph.constant(np.arange(first, first + size), f"ids.{first}")
-    return logits, graph.node("Expand", [ids, graph.node("Shape", [logits])])
+    shape, zero, one = graph.node("Shape", [logits]), np.array(0), np.array(1)
+    size = graph.node("Gather", [shape, graph.constant(one)])
+    numbers = graph.node("Range", [graph.constant(zero), size, graph.constant(one)])
+    ids = graph.node("Add", [numbers, graph.constant(np.array(first))])
+    return logits, graph.node("Expand", [ids, shape])
 
 
-def _few(graph: Tracer, logits: str, first: int, size: int) -> Found:
+def _few(graph: Tracer, logits: str, first: int = 0) -> Found:
     """The `count` best of logits (R, size), or all, and their ids; of equal ones the first.
 
     Only blocks of tokens with the `count` highest maxima can have them.
     """
     block, offset = graph.constant(np.array(BLOCK)), graph.constant(np.array(first))
-    shape = graph.constant(np.array([0, size // BLOCK, BLOCK]))
-    blocks = graph.node("Reshape", [logits, shape])
+    blocks = graph.node("Reshape", [logits, graph.constant(np.array([0, -1, BLOCK]))])
     maxima = graph.node("ReduceMax", [blocks], axes=[2], keepdims=0)
-    some = graph.node("Min", ["count", graph.constant(np.array([size // BLOCK]))])
+    some = _at_most(graph, maxima)
     _, chosen = graph.split("TopK", [maxima, some], 2)
     chosen, _ = graph.split("TopK", [chosen, some], 2, largest=0)  # in order, for equal values
     where = graph.node("Unsqueeze", [chosen, graph.constant(np.array([-1]))])
     inside = graph.node("GatherND", [blocks, where], batch_dims=1)
     inside = graph.node("Reshape", [inside, graph.constant(np.array([0, -1]))])
-    some = graph.node("Min", ["count", graph.constant(np.array([size]))])
-    values, places = graph.split("TopK", [inside, some], 2)
+    values, places = graph.split("TopK", [inside, _at_most(graph, logits)], 2)
     number = graph.node("GatherElements", [chosen, graph.node("Div", [places, block])], axis=1)
     ids = graph.node("Add", [graph.node("Mul", [number, block]), offset])
     return values, graph.node("Add", [ids, graph.node("Mod", [places, block])])
+
+
+def _at_most(graph: Tracer, columns: str) -> str:
+    """`count`, or the number of columns if that is less."""
+    size = graph.node("Gather", [graph.node("Shape", [columns]), graph.constant(np.array([1]))])
+    return graph.node("Min", ["count", size])
 
 
 def _highest(graph: Tracer, values: str, ids: str) -> Found:

@@ -1,7 +1,7 @@
 """The directory of an exported model.
 
 export.json  config.json  tokenizer.model | vocab.txt  encoder.onnx  decoder.onnx
-checksums.json
+[shortlist.npz]  checksums.json
 
 A language model has no encoder.onnx. `kutta export` writes the folder, and nothing in it is changed
 afterwards.
@@ -18,9 +18,10 @@ from kutta.errors import InputError
 from kutta.integrity import MANIFEST, read_manifest, verify
 from kutta.parsing import read_json
 from kutta.runtime.external import external_data
+from kutta.runtime.shortlist import SHORTLIST, Shortlist
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
-FORMAT = 1  # raised when an earlier version of Kutta could not read the directory
+FORMAT = 2  # raised when versions of Kutta cannot read the directories of each other
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Facts:
     heads: int
     width: int
     clip: int
+    shortlist: bool
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -52,6 +54,11 @@ class Facts:
                 raise InputError(
                     f"{path.parent} was exported by Kutta {values.get('version')} in format "
                     f"{number}, which this version cannot read; install a newer Kutta."
+                )
+            if isinstance(number, int) and number < FORMAT:
+                raise InputError(
+                    f"{path.parent} was exported by Kutta {values.get('version')} in format "
+                    f"{number}, which this version no longer reads; export the run again."
                 )
             facts = cls(**values)
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -86,6 +93,14 @@ class Exported:
         return [self.path / name for name in names]
 
     @cached_property
+    def shortlist(self) -> Shortlist | None:
+        """Which tokens sentences list, if the model has a shortlist."""
+        if not self.facts.shortlist:
+            return None
+        sizes = len(self.tokenizers.source), self.facts.vocabulary
+        return Shortlist.read(self.path / SHORTLIST, *sizes)
+
+    @cached_property
     def tokenizers(self) -> Tokenizers:
         return Tokenizers.load(self.path)
 
@@ -112,6 +127,8 @@ def open_export(folder: Path) -> Exported:
         raise InputError(f"{folder / MANIFEST} is missing; {remedy}.")
     verify(folder, remedy=remedy)
     found = Exported(folder, facts, Config.load(folder / CONFIG))
+    if facts.shortlist and SHORTLIST not in manifest.files:
+        raise InputError(f"{folder / SHORTLIST} is not in {MANIFEST}; {remedy}.")
     for graph in found.graphs:
         if graph.name not in manifest.files:
             raise InputError(f"{graph} is not in {MANIFEST}; {remedy}.")

@@ -60,6 +60,7 @@ class Cached(ABC):
         self.ancestors = Ancestors(0, beam)
         self.caches = Caches(zeros, 2 * sizes.caches, sizes.heads, sizes.width)
         self.memories = Memories(zeros, 2 * sizes.memories, sizes.heads, sizes.width)
+        self.sources: list[Sequence[int]] = []  # those of the columns
         self.memory_bias: Floats = np.zeros((0, 1, 1, 0), np.float32)
 
     @abstractmethod
@@ -72,6 +73,8 @@ class Cached(ABC):
 
     def enter(self, columns: Sequence[int], sources: Sequence[Sequence[int]]) -> None:
         self.ancestors.clear(columns)
+        entered = dict(zip(columns, sources, strict=True))
+        self.sources = [entered.get(column, old) for column, old in enumerate(self.sources)]
         if not self.memories.arrays:
             return
         widths = np.array([len(source) for source in sources])
@@ -116,6 +119,8 @@ class Cached(ABC):
 
     def select(self, columns: Sequence[int], total: int) -> None:
         columns = list(columns)
+        none: list[Sequence[int]] = [[]] * (total - len(columns))
+        self.sources = [self.sources[column] for column in columns] + none
         self._pack(columns, total)
         width = int(np.isfinite(self.memory_bias[columns]).sum(axis=3).max(initial=0))
         self.memories.select(columns, width, total)

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from kutta.data.tokenizer import PAD
 from kutta.errors import InputError
 from kutta.runtime.directory import Exported
 from kutta.runtime.session import Session
+from kutta.runtime.shortlist import Listed
 from kutta.translate.cached import Cached, Sizes, Step
 from kutta.translate.hypothesis import Continuations, Floats, Integers
 from kutta.translate.keyvalues import Array
@@ -65,14 +67,18 @@ class _Decoding(Cached):
         self.names = [name for pair in pairs for name in pair]
         pairs = [(f"memory_keys.{n}", f"memory_values.{n}") for n in range(facts.memories)]
         self.memory_names = [name for pair in pairs for name in pair]
+        self.listed: Listed | None = None
+        self.listed_of: object = None  # the sources that list these tokens
 
     def _read(self, source: Integers) -> list[Array]:
         return self.model.sessions[0].run({"source": source}, self.memory_names)
 
     def _run(self, step: Step) -> Continuations:
         facts = self.model.exported.facts
+        listed = self._list()
+        outputs = len(listed.ids) if listed else facts.outputs
         whole = step.count >= facts.vocabulary
-        count = facts.outputs if whole else step.count
+        count = outputs if whole else min(step.count, outputs)
         room = self.caches.reserve(self.beam)  # first, as it may move what is filled
         filled = self.caches.filled
         if self.caches.used == 0:
@@ -85,14 +91,34 @@ class _Decoding(Cached):
             **dict(zip(self.names, filled, strict=True)),
             **dict(zip(self.memory_names, self.memories.arrays, strict=True)),
         }
+        if listed:
+            feeds |= listed.feeds
         if step.offsets is not None:
             feeds["offsets"] = step.offsets
         if step.memory_bias is not None:
             feeds["memory_bias"] = step.memory_bias
         new = dict(zip((f"new_{name}" for name in self.names), room, strict=True))
         values, ids, ends = self.model.sessions[-1].run(feeds, ("values", "ids", "ends"), new)
+        if listed and whole:
+            return _of_all(values, listed.ids, ends, facts.vocabulary)
         end = facts.vocabulary if whole else None
+        ids = listed.ids[ids] if listed else ids
         return Continuations(values[:, :end], ids[:, :end], ends)
+
+    def _list(self) -> Listed | None:
+        """The tokens that the present sentences list, if the model has a shortlist."""
+        shortlist = self.model.exported.shortlist
+        if shortlist and self.listed_of is not self.sources:
+            self.listed, self.listed_of = shortlist.listed(self.sources), self.sources
+        return self.listed
+
+
+def _of_all(values: Floats, ids: Integers, ends: Floats, vocabulary: int) -> Continuations:
+    """The continuations of all tokens: those that are not listed are impossible."""
+    real = np.isfinite(values).any(axis=0) | (ids != PAD)
+    spread = np.full((len(values), vocabulary), -math.inf, np.float32)
+    spread[:, ids[real]] = values[:, real]
+    return Continuations(spread, np.tile(np.arange(vocabulary), (len(values), 1)), ends)
 
 
 def _with_one_slot(step: Step) -> Step:
