@@ -159,7 +159,10 @@ def test_the_file_names_of_a_run_are_written_in_runs_only() -> None:
         if isinstance(constant, ast.Constant) and constant.value in RUN_FILES
     }
     assert {name for name, _ in places} == RUN_FILES
-    assert {place for place in places if place[1] != "runs"} == {("config.json", "config")}
+    assert {place for place in places if place[1] != "runs"} == {
+        ("config.json", "config"),
+        ("model.safetensors", "config"),
+    }
 
 
 def test_nothing_is_called_utils() -> None:

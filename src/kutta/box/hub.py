@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from kutta import __version__
-from kutta.box import CARD, CONFIG, find_run
+from kutta.box import CARD, find_run
+from kutta.config import CONFIG, WEIGHTS
 from kutta.errors import InputError
 
 # The files that translation reads; nothing else of a repository is downloaded.
 FILES = (
-    *(CONFIG, CARD, "checksums.json", "README.md", "model.safetensors"),
+    *(CONFIG, CARD, "checksums.json", "README.md", WEIGHTS),
     *("tokenizer*.model", "vocab*.txt", "export.json", "encoder.onnx", "decoder.onnx"),
 )
 _NAME = re.compile(r"(?!runs/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")  # not our own folder runs

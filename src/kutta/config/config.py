@@ -21,6 +21,7 @@ from kutta.errors import InputError
 from kutta.integrity import check
 
 CONFIG = "config.json"  # where a run saves its config
+WEIGHTS = "model.safetensors"  # and its weights
 
 # Settings that may change when a run resumes: they do not affect what an update computes.
 _FREE_KEYS = {

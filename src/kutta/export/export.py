@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kutta import __version__
-from kutta.config import CONFIG
+from kutta.config import CONFIG, WEIGHTS
 from kutta.errors import InputError
 from kutta.export.graphs import PRODUCTS, decoder_graph, encoder_graph
 from kutta.export.output import output_size
@@ -17,7 +17,7 @@ from kutta.integrity import write_manifest
 from kutta.model import TextModel, TranslationModel
 from kutta.model.weights import own_tensors, write_int8
 from kutta.runs import Run
-from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, WEIGHTS, Facts
+from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, Facts
 from kutta.runtime.shortlist import SHORTLIST
 from kutta.translate.pytorch import sizes_of
 

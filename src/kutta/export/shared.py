@@ -17,8 +17,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from kutta.config import WEIGHTS
 from kutta.parsing import parse_json
-from kutta.runtime.directory import WEIGHTS
 
 Codes = NDArray[np.int8]
 

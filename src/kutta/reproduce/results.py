@@ -6,13 +6,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from kutta.config import WEIGHTS
 from kutta.errors import InputError
 from kutta.files import write_json
 from kutta.parsing import read_json
 from kutta.reproduce.claims import Measured, Name, Verdict, judge
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan, PlannedRun
-from kutta.runs.run import WEIGHTS
 
 Results = dict[str, Result]
 

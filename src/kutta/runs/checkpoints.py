@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from kutta.config import WEIGHTS
 from kutta.errors import InputError
 from kutta.files import discard, writing
 from kutta.integrity import check, drop
@@ -47,7 +48,7 @@ class Checkpoint:
 
     path: Path
 
-    weights = inside("model.safetensors")
+    weights = inside(WEIGHTS)
     moments = inside("optimizer.safetensors")
     shards = inside("shards")
     state = inside("state.json")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from kutta.config import Config
+from kutta.config import WEIGHTS, Config
 from kutta.errors import InputError
-from kutta.runs.run import WEIGHTS, Run
+from kutta.runs.run import Run
 
 # A grown model inherits the vocabulary and widths of the shallow one: these must be equal.
 _KEPT = (

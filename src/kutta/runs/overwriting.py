@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from kutta.config import CONFIG, Config
+from kutta.config import CONFIG, WEIGHTS, Config
 from kutta.errors import InputError
 from kutta.files import (
     discard,
@@ -23,7 +23,7 @@ from kutta.files import (
 from kutta.integrity import MANIFEST
 from kutta.runs.checkpoints import FOLDER as CHECKPOINTS
 from kutta.runs.device import as_started
-from kutta.runs.run import JOB, METRICS, WEIGHTS, Run
+from kutta.runs.run import JOB, METRICS, Run
 
 _REPLACES, _REPLACED = "replaces", "replaced"  # files that mark the new folder and the old one
 # What a run consists of, and what commands write about it. Everything else is of the user.

@@ -13,7 +13,7 @@ from typing import Any
 from kutta import __version__
 from kutta.box import is_in_box
 from kutta.box.hub import find_model
-from kutta.config import CONFIG, Config
+from kutta.config import CONFIG, WEIGHTS, Config
 from kutta.contained import check_contained
 from kutta.data.store import Store
 from kutta.data.tokenizer import Tokenizers, saved_vocabulary
@@ -27,7 +27,7 @@ from kutta.parsing import read_records as documented_records
 from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
 from kutta.runs.texts import Texts
 
-WEIGHTS, METRICS = "model.safetensors", "metrics.jsonl"
+METRICS = "metrics.jsonl"
 JOB = "job"  # the name of the launcher's job that trains the run
 
 

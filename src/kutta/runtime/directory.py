@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kutta.box.hub import find_model, is_hub_name
-from kutta.config import CONFIG, Config
+from kutta.config import CONFIG, WEIGHTS, Config
 from kutta.contained import check_contained
 from kutta.data.tokenizer import Tokenizers, saved_vocabulary
 from kutta.errors import InputError
@@ -24,7 +24,6 @@ from kutta.runtime.external import external_data
 from kutta.runtime.shortlist import SHORTLIST, Shortlist
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
-WEIGHTS = "model.safetensors"  # what both graphs may read
 FORMAT = 2  # raised when versions of Kutta cannot read the directories of each other
 # The largest of the numbers in export.json.
 _MOST = {
@@ -167,7 +166,7 @@ def open_export(folder: Path) -> Exported:
     for graph in found.graphs:
         if graph.name not in manifest.files:
             raise InputError(f"{graph} is not in {MANIFEST}; {remedy}.")
-        if others := external_data(graph) - {WEIGHTS}:
+        if others := external_data(graph) - {WEIGHTS}:  # which both graphs may read
             raise InputError(
                 f"{graph} reads its weights from another file ({min(others)!r}), which Kutta does "
                 "not allow; export the run again."
