@@ -1,6 +1,7 @@
 """The tables of docs/reliability.md, from the reports of `make torture` and of the peers."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +20,46 @@ PARTS = {
 
 def tables() -> dict[str, str]:
     """The generated parts of the page, by name."""
-    torture = json.loads((RESULTS / "torture.json").read_text(encoding="utf-8"))
+    files = sorted(RESULTS.glob("torture*.json"))
+    reports = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     peers = json.loads((RESULTS / "reliability.json").read_text(encoding="utf-8"))
-    return {"torture": tried(torture), "kills": commands(torture), "peers": compared(peers)}
+    return {"torture": tried(reports), "kills": commands(reports), "peers": compared(peers)}
 
 
 def _table(*rows: tuple[str, ...]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def tried(report: dict[str, Any]) -> str:
+def _of(reports: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """A part in all reports that have it."""
+    return [report["parts"][name] for report in reports if name in report["parts"]]
+
+
+def tried(reports: list[dict[str, Any]]) -> str:
     """How much of each part was tried, and how much was wrong."""
     rows = [("tried", "number", "would be wrong", "was wrong"), ("---", "---:", "---", "---:")]
-    for name, part in report["parts"].items():
-        what, wrong = PARTS[name]
-        rows.append((what, f"{part['tried']:,}", wrong, str(len(part["problems"]))))
-    minutes = sum(part["seconds"] for part in report["parts"].values()) / 60
-    said = f"Seed {report['seed']}, {minutes:.0f} minutes, {report['machine']}."
+    minutes = 0.0
+    for name, (what, wrong) in PARTS.items():
+        found = _of(reports, name)
+        number, problems = (sum(part["tried"] for part in found), [p["problems"] for p in found])
+        rows.append((what, f"{number:,}", wrong, str(sum(map(len, problems)))))
+        minutes += sum(part["seconds"] for part in found) / 60
+    seeds = ", ".join(str(report["seed"]) for report in reports)
+    said = (
+        f"Seeds {seeds}; {minutes:.0f} minutes in all on a busy machine; {reports[0]['machine']}."
+    )
     return f"{said}\n\n{_table(*rows)}"
 
 
-def commands(report: dict[str, Any]) -> str:
+def commands(reports: list[dict[str, Any]]) -> str:
     """How often each command was killed, and how often its disk failed."""
-    killed, failed = (report["parts"][name]["groups"] for name in ("kills", "errors"))
+    counts = [Counter[str](), Counter[str]()]
+    for count, name in zip(counts, ("kills", "errors"), strict=True):
+        for part in _of(reports, name):
+            count.update(part["groups"])
     rows = [("command", "kills", "failing writes"), ("---", "---:", "---:")]
-    for name in sorted(killed.keys() | failed.keys()):
-        rows.append((f"`{name}`", str(killed.get(name, 0)), str(failed.get(name, 0))))
+    for name in sorted(counts[0].keys() | counts[1].keys()):
+        rows.append((f"`{name}`", str(counts[0][name]), str(counts[1][name])))
     return _table(*rows)
 
 
