@@ -20,6 +20,7 @@ from kutta.ode.catalogue import gamma_table, method_table
 
 ROOT = Path(__file__).parent.parent
 GALLERY = ROOT / "docs" / "gallery.py"
+TRIED = ROOT / "docs" / "tried.py"
 SMALL = ROOT / "experiments" / "results" / "small-corpus"
 
 
@@ -33,6 +34,7 @@ def generated() -> dict[Path, str]:
         "commands.md": {"overview": overview(), "commands": commands()},
         "small.md": {"runs": small_runs()},
         "gallery.md": {"gallery": runpy.run_path(str(GALLERY))["gallery"]()},
+        "reliability.md": runpy.run_path(str(TRIED))["tables"](),
     }
     pages = {ROOT / "docs" / "configuration.md": configuration()}
     for file, bodies in parts.items():

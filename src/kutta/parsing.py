@@ -10,6 +10,7 @@ import stat
 import tomllib
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -109,6 +110,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
                         yield record
                     except DocumentError as error:
                         if not raw.endswith(b"\n") and not file.read(1):
+                            yield from _without_end(raw)
                             return
                         raise InputError(
                             f"{path}, line {number} {error}; correct or remove that line."
@@ -139,6 +141,14 @@ def _record(raw: bytes) -> tuple[dict[str, Any], bool]:
     if isinstance(record.get("kind"), str) and type(record.get("step")) is int:
         return record, stated is not None
     raise DocumentError("is not a record of training, with a kind and a step")
+
+
+def _without_end(raw: bytes) -> Iterator[dict[str, Any]]:
+    """The record of a last line of which only the newline is damaged; none if it is truncated."""
+    with suppress(DocumentError):
+        record, has_sum = _record(raw[:-1])
+        if has_sum:
+            yield record
 
 
 def _open_now(name: str, flags: int) -> int:

@@ -138,3 +138,14 @@ def test_an_error_keeps_the_lines(tmp_path: Path) -> None:
         assert before == 2
         out.write("three\n")
     assert (tmp_path / "out").read_text() == "one\ntwo\nthree\n"
+
+
+def test_what_a_killed_resume_leaves_beside_its_output_is_removed(
+    toy_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("ba be\n")
+    words = ("translate", toy_run, "in.txt", "--output", "out.txt", "--resume")
+    assert kutta(*words, cwd=tmp_path).code == 0
+    (tmp_path / "out.txt.part.json").write_text("{}")
+    is_one_sentence(kutta(*words, cwd=tmp_path), "is complete")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]

@@ -193,6 +193,20 @@ def test_text_inside_the_run_survives(origin: Path, tmp_path: Path, where: str) 
             assert (home / file.name).read_bytes() == file.read_bytes()
 
 
+def test_what_could_not_be_deleted_is_not_taken_for_a_file_of_the_user(
+    origin: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(origin, tmp_path / "place")
+    run = tmp_path / "place" / "run"
+    for folder in (run, run / "checkpoints"):
+        left = folder / ".kutta-00000000-1-step-00000001-1.tmp" / "model.safetensors"
+        left.parent.mkdir()
+        left.write_bytes(b"")
+    replace(tmp_path / "place")
+    assert not list(run.rglob(".kutta-*"))
+    assert (run / "notes.txt").is_file()
+
+
 def test_a_linked_run_stays_a_link(origin: Path, tmp_path: Path) -> None:
     shutil.copytree(origin, tmp_path / "place")
     place = tmp_path / "place"

@@ -32,6 +32,7 @@ def check_resumable(output: Path | None, document: Path | None, lines: bool, sam
     if sampled:
         raise InputError("--resume cannot continue random samples; remove --sample.")
     if followed(output).exists():
+        _forget(followed(output))
         raise InputError(f"{output} is complete; remove it, or leave out --resume.")
     return followed(output)
 
@@ -52,7 +53,7 @@ def facts_of(
 @contextmanager
 def resumed_output(path: Path, facts: dict[str, Any]) -> Generator[tuple[TextIO, int]]:
     """The file to append to, and how many lines it has. It gets its name if nothing is raised."""
-    part, record = (path.with_name(path.name + end) for end in (".part", ".part.json"))
+    part, record = _unfinished(path)
     with writing(part):
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(part, "a+b") as file:
@@ -69,6 +70,19 @@ def resumed_output(path: Path, facts: dict[str, Any]) -> Generator[tuple[TextIO,
                 out.flush()
                 os.fsync(out.fileno())
             part.replace(path)
+            remove(record)
+
+
+def _unfinished(path: Path) -> tuple[Path, Path]:
+    """The lines of an output that is not complete, and what they are the translations of."""
+    return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
+
+
+def _forget(path: Path) -> None:
+    """Remove what a process that was killed at its very end has left beside a complete output."""
+    part, record = _unfinished(path)
+    if not part.exists() and _read(record) is not None:
+        with writing(record):
             remove(record)
 
 

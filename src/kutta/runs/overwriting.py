@@ -33,7 +33,8 @@ _OF_A_RUN = (
     *(f"store/{name}" for name in ("train.arrow", "valid.arrow", "report.json", MANIFEST)),
     *(f"text/{name}" for name in ("valid.source", "valid.target", MANIFEST)),
     *(f"text/test/*.{side}" for side in ("source", "target", "raw")),
-    *("hypotheses/*", "analysis/*", "training.png", ".kutta-*.tmp", "*/.kutta-*.tmp"),
+    *("hypotheses/*", "analysis/*", "training.png"),
+    *(".kutta-*.tmp", ".kutta-*.tmp/*", "*/.kutta-*.tmp", "*/.kutta-*.tmp/*"),
 )
 
 
