@@ -27,8 +27,8 @@ class Engine:
     def __init__(self, run: Run, export: str) -> None:
         self.config = run.config.decode
         self.known = run.tokenizers
-        self.pieces = vocabulary(self.known.source)
-        self.ids = {piece: i for i, piece in enumerate(vocabulary(self.known.target))}
+        self.subwords = vocabulary(self.known.source)
+        self.ids = {subword: i for i, subword in enumerate(vocabulary(self.known.target))}
         # As Kutta's runtime: a worker of one thread for each core.
         self.translator = ctranslate2.Translator(export, inter_threads=cores(), intra_threads=1)
 
@@ -37,7 +37,7 @@ class Engine:
     ) -> list[list[tuple[str, float]]]:
         encoded = [self.known.source.encode(line) for line in lines]
         found: Any = self.translator.translate_batch(
-            [[self.pieces[i] for i in ids] for ids in encoded],
+            [[self.subwords[i] for i in ids] for ids in encoded],
             beam_size=beam or self.config.beam,
             num_hypotheses=n_best,
             length_penalty=self.config.length_penalty,
@@ -46,8 +46,8 @@ class Engine:
         )
         return [
             [
-                (self.known.target.decode([self.ids[piece] for piece in pieces]), score)
-                for pieces, score in zip(one.hypotheses, one.scores, strict=True)
+                (self.known.target.decode([self.ids[subword] for subword in subwords]), score)
+                for subwords, score in zip(one.hypotheses, one.scores, strict=True)
             ]
             for one in found
         ]

@@ -20,7 +20,7 @@ from kutta.documents.formats import Job, format_of
 from kutta.documents.lines import translate_lines
 from kutta.documents.sentences import is_short
 from kutta.errors import InputError
-from kutta.runtime import is_exported
+from kutta.runtime import find_exported
 from kutta.translate.segments import Scored
 from kutta.translate.translator import Options, Translator
 
@@ -127,12 +127,12 @@ def _opened(output: Path | None, facts: dict[str, Any] | None) -> Generator[tupl
 
 def chosen_folder(folder: Path, checkpoint: str | None) -> Path:
     """The folder of an exported model, or of a run or the checkpoint that was chosen."""
-    if is_exported(folder):
+    if exported := find_exported(folder):
         if checkpoint is not None:
             raise InputError(
                 f"{folder} is an exported model, which has no checkpoints; remove --checkpoint."
             )
-        return folder
+        return exported
     from kutta.runs import Run
 
     return Run.load(folder, checkpoint).folder
@@ -164,9 +164,9 @@ def _is_within(translator: Translator, text: str) -> bool:
     return len(text.encode("utf-8", "replace")) <= limit or len(encode(text)) <= limit
 
 
-def fits_model(translator: Translator, piece: str) -> bool:
-    """Whether a piece is short enough to be translated as a sentence."""
-    return is_short(piece) and _is_within(translator, piece)
+def fits_model(translator: Translator, text: str) -> bool:
+    """Whether a text is short enough to be translated as a sentence."""
+    return is_short(text) and _is_within(translator, text)
 
 
 def _scored(

@@ -32,11 +32,35 @@ class Session:
         except Exception as error:  # onnxruntime has a class of its own for every kind of failure
             why = str(error).splitlines()[0][:200]
             raise InputError(f"onnxruntime cannot open {path} ({why}); export it again.") from None
-        self.threads = threads
-        self.inputs = [value.name for value in cast(Any, self._session).get_inputs()]
+        self.path, self.threads = path, threads
+        self.inputs: dict[str, list[Any]] = {
+            value.name: value.shape for value in cast(Any, self._session).get_inputs()
+        }
         self.outputs = [value.name for value in cast(Any, self._session).get_outputs()]
 
-    def run(self, feeds: Arrays, outputs: Sequence[str] | None = None) -> list[NDArray[Any]]:
-        """The outputs, all or those of these names; inputs that the graph lacks are ignored."""
+    def run(
+        self, feeds: Arrays, outputs: Sequence[str], into: Arrays | None = None
+    ) -> list[NDArray[Any]]:
+        """The outputs of these names; others are written `into` arrays of the caller.
+
+        Inputs that the graph lacks are ignored.
+        """
+        try:
+            return self._run(feeds, outputs, into or {})
+        except Exception as error:  # as above
+            why = str(error).splitlines()[0][:200]
+            raise InputError(f"{self.path} cannot be computed ({why}); export it again.") from None
+
+    def _run(self, feeds: Arrays, outputs: Sequence[str], into: Arrays) -> list[NDArray[Any]]:
+        binding: Any = cast(Any, self._session).io_binding()
         given = {name: np.ascontiguousarray(feeds[name]) for name in self.inputs}
-        return cast(Any, self._session).run(outputs, given)
+        for name, array in given.items():
+            place = array.ctypes.data
+            binding.bind_input(name, "cpu", 0, array.dtype, array.shape, place)
+        for name, array in into.items():
+            place = array.ctypes.data
+            binding.bind_output(name, "cpu", 0, array.dtype, array.shape, place)
+        for name in outputs:
+            binding.bind_output(name)
+        cast(Any, self._session).run_with_iobinding(binding)
+        return [value.numpy() for value in binding.get_outputs()[-len(outputs) :]]

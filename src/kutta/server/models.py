@@ -1,6 +1,5 @@
 """The models that are served: which pairs of languages they translate, directly or by a pivot."""
 
-import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from kutta.config import CONFIG
 from kutta.config.data import language_of
 from kutta.documents.sentences import Fits, is_short
 from kutta.errors import InputError
+from kutta.parsing import read_json
 from kutta.runtime import is_exported
 from kutta.server.batching import Batcher, Observe, Results, Scored
 from kutta.server.limits import Limits
@@ -107,7 +107,7 @@ def _languages(folder: Path) -> tuple[str, str]:
             "one."
         )
     try:
-        data: Any = json.loads((home / CONFIG).read_text(encoding="utf-8"))["data"]
+        data: Any = read_json(home / CONFIG)["data"]
         return language_of(data["source"]), language_of(data["target"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
