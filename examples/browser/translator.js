@@ -10,8 +10,12 @@ export class Translator {
     const [facts, config] = await Promise.all(["export.json", "config.json"].map((name) => json(url + name)));
     if (facts.shortlist) throw new Error("The model has a shortlist; export it without --shortlist.");
     if (!facts.memories) throw new Error("This is a language model; export one that translates.");
-    const open = async (name) => ort.InferenceSession.create(await bytes(url + name), { executionProviders: ["wasm"] });
     const tokenizers = await readTokenizers(url);
+    // The matrices of 8 bits lie in a file that both graphs read; graphs in fp32 have theirs inside.
+    const weights = await fetch(`${url}model.safetensors`);
+    const data = weights.ok ? new Uint8Array(await weights.arrayBuffer()) : null;
+    const options = { executionProviders: ["wasm"], externalData: data ? [{ path: "model.safetensors", data }] : [] };
+    const open = async (name) => ort.InferenceSession.create(await bytes(url + name), options);
     const sessions = [await open("encoder.onnx"), await open("decoder.onnx")];
     return new Translator(ort, facts, config, tokenizers, sessions);
   }

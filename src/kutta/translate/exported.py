@@ -65,9 +65,14 @@ def _check_sizes(facts: Facts, decoder: Session) -> None:
     """Compare what export.json says with the graph, before memory is taken for it."""
     kept = [f"{kind}.{n}" for kind in ("keys", "values") for n in range(facts.caches)]
     read = [f"memory_{kind}.{n}" for kind in ("keys", "values") for n in range(facts.memories)]
-    found = {name: shape for name, shape in decoder.inputs.items() if "." in name}
-    sizes = [(shape[1], shape[3]) for shape in found.values() if len(shape) == 4]
-    if found.keys() != {*kept, *read} or sizes != [(facts.heads, facts.width)] * len(found):
+    # Caches are (slots, B, H, d_h) and memories (B, H, S, d_h), of which H and d_h are numbers.
+    sizes = dict.fromkeys((*kept, *read), (facts.heads, facts.width))
+    found = {
+        name: tuple(size for size in shape if isinstance(size, int))
+        for name, shape in decoder.inputs.items()
+        if "." in name
+    }
+    if found != sizes:
         raise InputError(
             f"{decoder.path} has other caches than export.json says; export the run again."
         )
