@@ -44,7 +44,7 @@ def test_what_a_cluster_does_not_translate(toy_run: Path, folder: Path, text: Pa
     text.with_suffix(".po").write_text("")
     with pytest.raises(InputError, match="--ray is for plain text"):
         translate([folder], text.with_suffix(".po"), output=text.with_suffix(".out"), ray="auto")
-    with pytest.raises(InputError, match="beam must be at least 1"):
+    with pytest.raises(InputError, match="beam = 0 is not valid"):
         translate([folder], text, ray="nowhere:1", beam=0)
 
 
