@@ -103,6 +103,7 @@ DEFAULTS: dict[str, Any] = {
     "decode.min_length": 0,
     "decode.max_length": 0,
     "decode.no_repeat_ngram": 0,
+    "decode.exact_stop": False,
     "decode.batch_tokens": 4096,
 }
 

@@ -89,7 +89,7 @@ def test_the_options_are_the_settings_that_decide_what_is_found() -> None:
         (
             {"average": 3},
             "There is no option average; there are beam, length_penalty, min_length, max_length, "
-            "no_repeat_ngram.",
+            "no_repeat_ngram, exact_stop.",
         ),
     ],
     ids=str,

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # The packages (folders or modules) of src/kutta. A package imports its own layer and the layers
 # before it, never a later one.
 LAYERS = (
-    ("errors", "limits", "parsing", "files", "integrity", "box", "config", "ode"),
+    ("errors", "limits", "parsing", "files", "integrity", "box", "contained", "config", "ode"),
     ("model", "data"),
     ("runs", "metrics", "runtime"),
     ("training", "translate"),

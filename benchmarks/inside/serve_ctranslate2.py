@@ -18,6 +18,7 @@ from kutta.server.limits import Limits
 from kutta.server.models import Model
 from kutta.server.run import make_server
 from kutta.server.service import Service
+from kutta.translate.workers import cores
 
 
 class Engine:
@@ -28,7 +29,8 @@ class Engine:
         self.known = run.tokenizers
         self.subwords = vocabulary(self.known.source)
         self.ids = {subword: i for i, subword in enumerate(vocabulary(self.known.target))}
-        self.translator = ctranslate2.Translator(export)
+        # As Kutta's runtime: a worker of one thread for each core.
+        self.translator = ctranslate2.Translator(export, inter_threads=cores(), intra_threads=1)
 
     def hypotheses(
         self, lines: Iterable[str], n_best: int = 1, *, beam: int | None = None
@@ -54,7 +56,8 @@ class Engine:
 def main() -> None:
     run = Run.load(Path(sys.argv[1]))
     data = run.config.data
-    model = Model("ctranslate2", data.source, data.target, Engine(run, sys.argv[2]))
+    engine = Engine(run, sys.argv[2])
+    model = Model("ctranslate2", data.source, data.target, engine, threads=cores())
     server = make_server(Service.of([model], Limits(), Keys()))
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", file=sys.stderr, flush=True)

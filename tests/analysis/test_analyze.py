@@ -95,7 +95,7 @@ def test_the_store_serves_where_the_text_has_gone(make_run: MakeRun) -> None:
         ({"what": ["blocks"], "methods": ["rk4"]}, "--method is for the analysis inference"),
         ({"what": ["blocks"], "bleu": True}, "--bleu is for the analysis inference"),
         ({"sentences": 0}, "at least 1"),
-        ({"test": "nothing"}, "There is no nothing.xx"),
+        ({"test": "nothing"}, "The text of 'nothing' is not in"),
         ({"data_dir": "nowhere"}, "There is no folder nowhere"),
         ({"run": Path("nowhere")}, "There is no folder nowhere"),
         ({"device": "abacus"}, "abacus"),

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import (
@@ -54,6 +55,7 @@ class FakeModule(_DummyBackendModule):
 
 _setup_privateuseone_for_python_backend("gpu", FakeModule())
 CPU, CUDA, GPU = torch.device("cpu"), torch.device("cuda", 0), torch.device("gpu", 0)
+DTYPES = {"int64": torch.int64, "float32": torch.float32, "bool": torch.bool}
 PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention")
 LIBRARIES = [torch.library.Library(name, "IMPL") for name in ("aten", "_")]  # kept: they unregister
 
@@ -149,6 +151,25 @@ def value_of(argument: Any) -> Any:
     if isinstance(argument, FakeTensor):
         return argument.value
     return CPU if isinstance(argument, torch.device) else argument
+
+
+@contextmanager
+def arrays() -> Generator[None]:
+    """Arrays from fake tensors of the CPU and back; those of a GPU have to be moved there first."""
+
+    def array_of(tensor: Tensor) -> Any:
+        if tensor.device.type != "cpu":
+            raise TypeError(f"A tensor on {tensor.device} has no array; move it to the CPU.")
+        return np.from_dlpack(value_of(tensor)).copy()
+
+    def tensor_of(array: Any) -> Tensor:
+        return torch.tensor(array.tolist(), dtype=DTYPES[array.dtype.name]).reshape(array.shape)
+
+    with (
+        mock.patch.object(Tensor, "numpy", array_of),
+        mock.patch.object(torch, "from_numpy", tensor_of),
+    ):
+        yield
 
 
 def common_device(arguments: Any) -> torch.device:

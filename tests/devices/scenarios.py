@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from fake_device import CPU, CUDA, GPU, FakeDevice, cuda_is_there
+from fake_device import CPU, CUDA, GPU, FakeDevice, arrays, cuda_is_there
 
 from kutta.config import DecodeConfig, ModelConfig, TrainConfig
 from kutta.data.batches import BatchStream
@@ -25,8 +25,9 @@ from kutta.model.initialise import profile_admin
 from kutta.model.transformer import build_model
 from kutta.training.loop import fit, make_trainer
 from kutta.training.validate import held_out_loss
+from kutta.translate.pytorch import SingleModel, scorer_of
 from kutta.translate.sampling import Sampling, sample
-from kutta.translate.scorer import Continuation, Ensemble, SingleModel
+from kutta.translate.scorer import Continuation
 from kutta.translate.search import beam_search
 
 sys.path.append(str(Path(__file__).parents[2]))  # run as a program, not by pytest
@@ -36,7 +37,8 @@ VOCABULARY = 12
 PAIRS = [([4 + n % 7] * (2 + n % 5), [5 + n % 6, 4] * (1 + n % 3)) for n in range(12)]
 TRAIN = TrainConfig(batch_tokens=60, max_steps=2, lr=0.01, warmup=2, clip_norm=0.5, accumulate=2)
 SOURCE = torch.tensor([[4, 5, 6, EOS], [7, EOS, PAD, PAD], [8, 9, EOS, PAD]])
-PROMPT = torch.tensor([[4, 5], [7, 6]])
+SENTENCES = [[4, 5, 6, EOS], [7, EOS], [8, 9, EOS]]  # those of SOURCE
+PROMPTS = [[4, 5], [7, 6]]
 Answer = Any
 
 
@@ -121,18 +123,16 @@ def draw(model: TextModel, device: torch.device) -> Answer:
 def ensemble(model: TextModel, device: torch.device) -> Answer:
     assert isinstance(model, TranslationModel)
     model = model.to(device).eval()
-    found = beam_search(
-        Ensemble([model, model]), SOURCE.to(device), DecodeConfig(beam=2, max_length=3)
-    )
+    found = beam_search(scorer_of([model, model]), SENTENCES, DecodeConfig(beam=2, max_length=3))
     return [[h.tokens, h.score] for (h,) in found]
 
 
-def started(model: TextModel, device: torch.device) -> tuple[Any, torch.Tensor]:
+def started(model: TextModel, device: torch.device) -> tuple[Any, list[list[int]]]:
     model = model.to(device).eval()
     if isinstance(model, LanguageModel):
-        return Continuation(model), PROMPT.to(device)
+        return Continuation(SingleModel(model)), PROMPTS
     assert isinstance(model, TranslationModel)
-    return SingleModel(model), SOURCE.to(device)
+    return SingleModel(model), SENTENCES
 
 
 @contextmanager
@@ -224,7 +224,8 @@ def outcome(scenario: Scenario, device: torch.device) -> Answer:
     place = reference if device == CPU else FakeDevice()
     try:
         # Backward passes in this thread: those of devices have threads that outlive Python.
-        with place, cuda_is_there(), torch.autograd.set_multithreading_enabled(False):
+        threads = torch.autograd.set_multithreading_enabled(False)
+        with place, arrays(), cuda_is_there(), threads:
             return scenario.run(model, device)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kutta.integrity import MANIFEST
 from tests.test_cli import Answer, is_one_sentence, kutta
 
 SECRET = "ba be\nbi bo\n"
@@ -35,6 +36,8 @@ def run(tmp_path: Path, toy_run: Path) -> Iterator[Path]:
     global opened
     folder = tmp_path / "downloads" / "run"
     shutil.copytree(toy_run, folder)
+    for manifest in folder.rglob(MANIFEST):  # who writes a folder writes its checksums too
+        manifest.unlink()
     for name in ("secret", "secret.xx", "secret.yy", "secret.toml", "run.yy"):
         (tmp_path / name).write_text(SECRET)
     (tmp_path / "elsewhere").mkdir()
@@ -54,6 +57,7 @@ def edit(run: Path, sections: dict[str, Any]) -> None:
     for name, change in sections.items():
         values[name] = values[name] | change if isinstance(change, dict) else change
     (run / "config.json").write_text(json.dumps(values))
+    (run / "checksums.json").unlink(missing_ok=True)  # whoever changes files can leave it out
 
 
 def every_command(run: Path) -> list[Answer]:
@@ -272,6 +276,7 @@ def test_the_origin_of_weights_cannot_write_to_the_terminal(run: Path) -> None:
 
     weights = run / "model.safetensors"
     save_file(load_file(weights), weights, metadata={"kutta": "0.1.0 \x1b]0;title\x07"})
+    (run / "checksums.json").unlink()
     answer = kutta("evaluate", run)
     assert answer.code == 0, answer.err
     assert "\x1b" not in answer.out

@@ -217,7 +217,7 @@ def split_run(tmp_path: Path, toy_run: Path) -> MakeRun:
         for language in ("en", "de"):
             (tmp_path / f"valid.{language}").write_text("one\n")
         if section["test"] == ["test"]:
-            run.texts.keep()
+            run.texts.keep(run.text)
         run.final_weights.write_bytes(toy.final_weights.read_bytes())
         return run, Fixed.load(toy_run, "cpu")
 
@@ -345,7 +345,7 @@ def test_score_finds_the_test_set_by_the_name_of_the_file(split_run: MakeRun) ->
     run, fixed = split_run(test=["test", "other"])
     for language in ("en", "de"):
         (Path(run.config.data.dir) / f"other.{language}").write_text("eins .\nzwei .\n")
-    run.texts.keep()
+    run.texts.keep(run.text)
     run.write_config()
     test, other = evaluate(run, fixed)
     found = [

@@ -5,7 +5,6 @@ translations of, so that lines of another input or model never end up in one fil
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from kutta.config import SearchOptions
 from kutta.errors import InputError
 from kutta.files import followed, lock, remove, write_json, writing
 from kutta.integrity import MANIFEST
+from kutta.parsing import read_json
 
 
 def check_resumable(output: Path | None, document: Path | None, lines: bool, sampled: bool) -> Path:
@@ -85,7 +85,7 @@ def without_first(lines: Iterator[str], count: int) -> Iterator[str]:
 
 def _read(record: Path) -> object:
     try:
-        return json.loads(record.read_text(encoding="utf-8"))
+        return read_json(record)
     except (OSError, ValueError):  # missing or damaged: of what the lines are is not known
         return None
 

@@ -119,9 +119,10 @@ class BPE:
     def load(cls, path: Path) -> Self:
         try:
             tokenizer = cls(path.read_bytes())
-        except (OSError, RuntimeError) as error:
+            pieces = tokenizer.tokens
+        except (OSError, RuntimeError, UnicodeDecodeError) as error:
             raise _damaged(path) from error
-        if tuple(map(tokenizer._processor.id_to_piece, range(min(4, len(tokenizer))))) != SPECIALS:
+        if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
             raise _damaged(path)
         return tokenizer
 

@@ -32,11 +32,17 @@ class Session:
         except Exception as error:  # onnxruntime has a class of its own for every kind of failure
             why = str(error).splitlines()[0][:200]
             raise InputError(f"onnxruntime cannot open {path} ({why}); export it again.") from None
-        self.threads = threads
-        self.inputs = [value.name for value in cast(Any, self._session).get_inputs()]
+        self.path, self.threads = path, threads
+        self.inputs: dict[str, list[Any]] = {
+            value.name: value.shape for value in cast(Any, self._session).get_inputs()
+        }
         self.outputs = [value.name for value in cast(Any, self._session).get_outputs()]
 
     def run(self, feeds: Arrays, outputs: Sequence[str] | None = None) -> list[NDArray[Any]]:
         """The outputs, all or those of these names; inputs that the graph lacks are ignored."""
-        given = {name: np.ascontiguousarray(feeds[name]) for name in self.inputs}
-        return cast(Any, self._session).run(outputs, given)
+        try:
+            given = {name: np.ascontiguousarray(feeds[name]) for name in self.inputs}
+            return cast(Any, self._session).run(outputs, given)
+        except Exception as error:  # as above
+            why = str(error).splitlines()[0][:200]
+            raise InputError(f"{self.path} cannot be computed ({why}); export it again.") from None

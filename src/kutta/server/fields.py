@@ -1,7 +1,6 @@
 """The fields of a request, from a JSON body or a form."""
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
+from kutta.parsing import DocumentError, parse_json
 from kutta.server.limits import Limits, RequestError
 
 _JSON = "application/json"
@@ -64,16 +64,11 @@ def _too_large(limits: Limits) -> RequestError:
 
 def _json(body: bytes) -> Fields:
     try:
-        value: Any = json.loads(body.decode("utf-8"))
+        value = parse_json(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise RequestError(400, "The body is not UTF-8 text; encode it so.") from None
-    except RecursionError:
-        raise RequestError(400, "The JSON is nested too deeply; send a flat object.") from None
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise RequestError(400, f"The body is not valid JSON ({place}); correct it.") from None
-    except ValueError:  # a number with thousands of digits
-        raise RequestError(400, "The body is not valid JSON for us; correct it.") from None
+    except DocumentError as error:
+        raise RequestError(400, f"The body {error}; correct it.") from None
     if not isinstance(value, dict):
         raise RequestError(400, 'The JSON is not an object; send {"q": ..., "source": ...}.')
     return cast(dict[str, Any], value)

@@ -44,7 +44,11 @@ class Inside:
         """The view into a loaded translator. It has its own copy of the model."""
         run = Run.load(folder)
         model = run.build_model()
-        model.load_state_dict(cast(Translator, engine).models[0].state_dict())
+        loaded = cast(Translator, engine).models[0]
+        if isinstance(loaded, TranslationModel):  # the folder may have changed meanwhile
+            model.load_state_dict(loaded.state_dict())
+        else:
+            model = run.load_model()
         device = torch.device("cpu")
         subject = Subject(run, model.eval(), device, "typed", [], [])
         assert isinstance(model, TranslationModel)

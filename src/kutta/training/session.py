@@ -115,6 +115,7 @@ class Session:
         ended = "early stop" if enough else "interrupted" if group.any(bool(asked)) else "finished"
         if last or scheduled or better or ended != "finished":
             progress = replace(self.progress, window=self.reporter.window)
+            self.reporter.sync()
             save_checkpoint(self.run.path, self.trainer, progress, scheduled)
             if group.is_main:
                 prune(self.run.path, settings.keep_last, self.progress.best_step)

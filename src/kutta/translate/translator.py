@@ -13,11 +13,10 @@ from kutta.config.mistakes import check_names
 from kutta.config.signature import spelled_out
 from kutta.data.tokenizer import EOS, Tokenizers
 from kutta.errors import InputError
-from kutta.runtime import is_exported
 from kutta.translate.batches import SEGMENT, Source, batches, count_lines, within
 from kutta.translate.exported import ExportedModel, check_device
 from kutta.translate.hypothesis import Hypothesis, one_line
-from kutta.translate.loading import load_exports, load_runs
+from kutta.translate.loading import exports_to_load, load_exports, load_runs
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import Ensemble
 from kutta.translate.segments import Scored, join, longest_source, split
@@ -96,6 +95,7 @@ class Translator:
                 f"workers = {workers} is not valid; it is the number of workers of an exported "
                 "model, at least 1 (torch uses several cores by itself)."
             )
+        self.precision = exported[0].exported.facts.precision if exported else ""  # of the runtime
         self.workers, self.arrangement = workers, None if exported else Arrangement(1, 1)
         if exported:
             check_device(device)
@@ -122,7 +122,8 @@ class Translator:
     ) -> Self:
         """Load a run, one of its checkpoints or an exported model; several form an ensemble.
 
-        An exported model runs in onnxruntime, on the CPU, and needs no torch. `workers` is how many
+        Names of models in the box or of the hub will do. An exported model runs in onnxruntime, on
+        the CPU, and needs no torch. `workers` is how many
         sentences are searched for at once there, each by one thread; None chooses.
         """
         folders = [runs] if isinstance(runs, str | Path) else runs
@@ -130,8 +131,8 @@ class Translator:
             isinstance(cast(object, folder), str | Path) for folder in folders
         ):
             raise InputError(f"Give the path of a run, or a list of paths, not {runs!r}.")
-        exported = [folder for folder in folders if is_exported(Path(folder))]
-        models, first = load_exports(folders) if exported else load_runs(folders)
+        exported = exports_to_load(folders, device)
+        models, first = load_exports(exported) if exported else load_runs(folders)
         config, data = first.config, first.config.data
         limits = data.max_source, data.max_length
         translator = cls(models, first.tokenizers, config.decode, device, warn, *limits, workers)
