@@ -1,6 +1,7 @@
 """Exported graphs against torch: the same continuations of every method, and the same text."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kutta.model.transformer import build_model
 from kutta.model.weights import own_tensors, read_tensors
 from kutta.ode.methods import METHODS
 from kutta.runs import Run
-from kutta.runtime.directory import DECODER, ENCODER, EXPORT, WEIGHTS, Exported, Facts
+from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, WEIGHTS, Exported, Facts
 from kutta.runtime.external import external_data
 from kutta.runtime.session import Session
 from kutta.translate import Translator, beam_search, workers
@@ -96,7 +97,7 @@ def test_every_model_gives_the_same_log_probabilities(
         assert np.abs(one - other).max() < 1e-4
 
 
-@pytest.mark.parametrize("vocabulary", [61, 64, 1000, 2048])
+@pytest.mark.parametrize("vocabulary", [61, 64, 1000, 5000])  # the last has two chunks
 def test_the_best_are_those_of_torch(vocabulary: int, tmp_path: Path) -> None:
     model = model_of(1, vocabulary)
     for decode in (DecodeConfig(), DecodeConfig(beam=2, no_repeat_ngram=2, min_length=9)):
@@ -166,12 +167,18 @@ def test_a_missing_truncated_or_altered_file_is_refused(
     assert name in damage(folder, tmp_path / "c", truncate)
 
 
-def test_a_newer_format_is_refused(folder: Path, tmp_path: Path) -> None:
-    def newer(copy: Path) -> None:
-        text = (copy / EXPORT).read_text().replace('"format": 1', '"format": 2')
-        (copy / EXPORT).write_text(text)
+def test_another_format_is_refused(folder: Path, tmp_path: Path) -> None:
+    def change(number: int) -> Callable[[Path], None]:
+        def rewrite(copy: Path) -> None:
+            text = (copy / EXPORT).read_text()
+            changed = text.replace(f'"format": {FORMAT}', f'"format": {number}')
+            assert changed != text
+            (copy / EXPORT).write_text(changed)
 
-    assert "newer" in damage(folder, tmp_path / "a", newer)
+        return rewrite
+
+    assert "install a newer" in damage(folder, tmp_path / "a", change(FORMAT + 1))
+    assert "export the run again" in damage(folder, tmp_path / "old", change(FORMAT - 1))
     assert "checksums.json" in damage(
         folder, tmp_path / "b", lambda copy: (copy / "checksums.json").unlink()
     )
@@ -240,7 +247,7 @@ def test_a_line_alone_uses_all_cores_until_several_come(
 
 
 def test_an_error_in_a_worker_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: object, feeds: object, outputs: object) -> None:
+    def fail(self: object, *arguments: object) -> None:
         raise MemoryError("no memory")
 
     broken = Translator.load(folder, workers=2)
@@ -258,7 +265,7 @@ def test_what_an_export_cannot_do_is_said(
         Translator.load(folder, "auto" if options else "cuda", **options)
 
 
-@pytest.mark.parametrize("vocabulary", [96, 101])  # without and with padding
+@pytest.mark.parametrize("vocabulary", [96, 101, 4200])  # padded, and in several chunks
 def test_graphs_in_8_bits_read_their_matrices_from_one_file(
     tmp_path: Path, vocabulary: int
 ) -> None:
@@ -273,8 +280,10 @@ def test_graphs_in_8_bits_read_their_matrices_from_one_file(
         for tensor in graph.initializer:
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 place = {entry.key: entry.value for entry in tensor.external_data}
-                matrix = stored[tensor.name.removeprefix("stored.")]
-                assert (place["location"], int(place["offset"])) == (WEIGHTS, matrix.offset)
+                matrix = stored[tensor.name.removeprefix("stored.").partition("[")[0]]
+                begin, end = int(place["offset"]), int(place["offset"]) + int(place["length"])
+                assert place["location"] == WEIGHTS
+                assert matrix.offset <= begin < end <= matrix.offset + matrix.codes.size
                 used.add(matrix.name)
             elif tensor.data_type == onnx.TensorProto.INT8:
                 assert not onnx.numpy_helper.to_array(tensor).any(), "only padding is left"

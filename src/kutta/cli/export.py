@@ -53,6 +53,14 @@ def export(
         bool,
         typer.Option(help="Score int8 weights against fp32 on the test or validation text."),
     ] = True,
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Score only likely target tokens, learned from the training corpus of the run, "
+            "with --to onnx.",
+        ),
+    ] = False,
     quantization: Annotated[
         str | None,
         typer.Option(
@@ -75,7 +83,7 @@ def export(
     if to is Target.ctranslate2:
         from kutta.export.ctranslate2 import QUANTIZATIONS, export_ctranslate2
 
-        _reject("ctranslate2", precision=precision)
+        _reject("ctranslate2", precision=precision, shortlist=shortlist or None)
         quantization = quantization or "float32"
         if quantization not in QUANTIZATIONS:
             raise InputError(
@@ -90,8 +98,9 @@ def export(
 
     _reject("onnx", quantization=quantization)
     chosen = (precision or Precision.fp32).value
-    folder = folder or found.outputs("export") / chosen
-    for line in export_model(found, folder, chosen, score):
+    name = f"{chosen}-shortlist" if shortlist else chosen
+    folder = folder or found.outputs("export") / name
+    for line in export_model(found, folder, chosen, score, shortlist):
         typer.echo(line)
     typer.echo(f"{folder}: a model for onnxruntime, {chosen}, {_megabytes(folder)}")
 

@@ -7,13 +7,16 @@ from kutta.errors import InputError
 from kutta.export.export import export_run
 from kutta.metrics.texts import valid_score
 from kutta.runs import Run
+from kutta.runtime import open_export
 from kutta.translate.translator import Translator
 
 
-def export_model(run: Run, folder: Path, precision: str, score: bool = True) -> Iterator[str]:
+def export_model(
+    run: Run, folder: Path, precision: str, score: bool = True, shortlist: bool = False
+) -> Iterator[str]:
     """Write an exported model; yields sentences about it."""
-    export_run(run, folder, precision)
-    if not score or run.config.language_model or precision == "fp32":
+    export_run(run, folder, precision, shortlist)
+    if not score or run.config.language_model or (precision == "fp32" and not shortlist):
         return
     name, pairs = _text(run)
     if not pairs:
@@ -25,9 +28,22 @@ def export_model(run: Run, folder: Path, precision: str, score: bool = True) -> 
         for translator in (Translator.load(run.folder, "cpu"), Translator.load(folder))
     ]
     before, after = scores
+    if shortlist:
+        yield _length(folder, sources)
     yield (
         f"{before.name} of {name}, {len(pairs):,} sentences: {before.value:.2f} in fp32, "
         f"{after.value:.2f} exported ({after.value - before.value:+.2f})"
+    )
+
+
+def _length(folder: Path, lines: list[str]) -> str:
+    """How many tokens lines list."""
+    exported = open_export(folder)
+    lists, encode = exported.shortlist, exported.tokenizers.source.encode
+    assert lists is not None
+    sizes = [len(lists.ids([encode(line)])) for line in lines]
+    return (
+        f"A sentence lists {sum(sizes) / len(sizes):,.0f} of {exported.facts.vocabulary:,} tokens."
     )
 
 

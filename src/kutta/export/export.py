@@ -1,42 +1,73 @@
 """Writing the directory of an exported model."""
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from kutta import __version__
 from kutta.config import CONFIG
 from kutta.errors import InputError
-from kutta.export.graphs import decoder_graph, encoder_graph, output_size
+from kutta.export.graphs import PRODUCTS, decoder_graph, encoder_graph
+from kutta.export.output import output_size
 from kutta.export.shared import read_stored, share_weights
+from kutta.export.shortlist import Integers, learn
 from kutta.files import atomic_path, write_json, write_text
 from kutta.integrity import write_manifest
 from kutta.model import TextModel, TranslationModel
 from kutta.model.weights import own_tensors, write_int8
 from kutta.runs import Run
 from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, WEIGHTS, Facts
+from kutta.runtime.shortlist import SHORTLIST
 from kutta.translate.pytorch import sizes_of
+
+Lists = tuple[Integers, Integers]
 
 LARGEST = 2**31 - 1  # bytes of an ONNX file, which is one protocol buffer
 
 
-def export_run(run: Run, folder: Path, precision: str = "fp32") -> None:
+def export_run(run: Run, folder: Path, precision: str = "fp32", shortlist: bool = False) -> None:
     """Write the model of a run or a checkpoint to a new folder, all or nothing."""
     if folder.exists():
         raise InputError(f"{folder} already exists; give another folder, or remove it.")
-    model = run.load_model()
+    model, lists = run.load_model(), _lists(run) if shortlist else None
     with atomic_path(folder) as temporary:
         temporary.mkdir(parents=True)
-        write_model(model, temporary, precision, run.signature, run.origin)
+        write_model(model, temporary, precision, run.signature, run.origin, lists)
         write_text(temporary / CONFIG, run.config.to_json())
         for name, content in run.vocabulary().items():
             (temporary / name).write_bytes(content)
         write_manifest(temporary)
 
 
+def _lists(run: Run) -> Lists:
+    """The shortlist that the training corpus of a run gives."""
+    if run.config.language_model:
+        raise InputError("A language model has no source, so it has no shortlist.")
+    tokenizers = run.tokenizers
+    sizes = len(tokenizers.source), len(tokenizers.target)
+    return learn(run.train_store(), *sizes, joint=tokenizers.source is tokenizers.target)
+
+
 def write_model(
-    model: TextModel, folder: Path, precision: str, signature: str, origin: str = ""
+    model: TextModel,
+    folder: Path,
+    precision: str,
+    signature: str,
+    origin: str = "",
+    lists: Lists | None = None,
 ) -> None:
-    """Write the graphs of a model and what decoding has to know of it."""
-    graphs = {DECODER: decoder_graph(model, precision)}
+    """Write the graphs of a model and what decoding has to know of it.
+
+    `origin` says what the weights are, and `lists` are the candidates and the frequent tokens of a
+    `Shortlist`.
+    """
+    graphs = {DECODER: decoder_graph(model, precision, lists is not None)}
+    if lists:
+        candidates, frequent = (ids.astype(np.int32) for ids in lists)
+        columns: dict[str, Any] = PRODUCTS[precision]().stored(model.output_weight)
+        with open(folder / SHORTLIST, "wb") as file:
+            np.savez(file, candidates=candidates, frequent=frequent, **columns)
     if isinstance(model, TranslationModel):
         graphs[ENCODER] = encoder_graph(model, precision)
     if precision == "int8":
@@ -49,14 +80,15 @@ def write_model(
                 "The model is too large for an ONNX file of 2 GB; export it with --precision int8."
             )
         (folder / name).write_bytes(graph.SerializeToString())
-    sizes, outputs = sizes_of(model), output_size(model)
+    vocabulary = len(model.output_weight)
     facts = Facts(
         format=FORMAT,
         version=__version__,
         precision=precision,
         signature=signature,
-        vocabulary=len(model.output_weight),
-        outputs=outputs,
-        **vars(sizes),
+        vocabulary=vocabulary,
+        outputs=output_size(vocabulary),
+        shortlist=lists is not None,
+        **vars(sizes_of(model)),
     )
     write_json(folder / EXPORT, facts.to_dict())

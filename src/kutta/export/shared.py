@@ -25,11 +25,19 @@ Codes = NDArray[np.int8]
 
 @dataclass(frozen=True)
 class Stored:
-    """A matrix in a safetensors file: its name, its numbers, and the first of its bytes."""
+    """Rows of a matrix in a safetensors file: a name, the numbers, and the first of their bytes."""
 
     name: str
     codes: Codes
     offset: int
+
+    def rows(self, first: int, count: int) -> "Stored":
+        """Some of the rows, which lie beside each other."""
+        if count == len(self.codes):
+            return self
+        name = f"{self.name}[{first}:{first + count}]"
+        start = self.offset + first * self.codes.shape[1]
+        return Stored(name, self.codes[first : first + count], start)
 
 
 def read_stored(path: Path) -> list[Stored]:
@@ -57,12 +65,16 @@ def share_weights(model: onnx.ModelProto, stored: Sequence[Stored]) -> onnx.Mode
     read: dict[str, onnx.TensorProto] = {}
     first: list[onnx.NodeProto] = []  # they make the matrices, so they come before all others
     for tensor in graph.initializer:
-        matrix = next(_matching(tensor, stored), None)
-        if matrix is None:
+        found = _find(tensor, stored)
+        if found is None:
             kept.append(tensor)
             continue
+        matrix, transposed = found
         read[matrix.name] = _external(matrix)
-        first += _made(tensor, matrix, kept)
+        if transposed:
+            first += _transposed(tensor, matrix, kept)
+        else:
+            first.append(helper.make_node("Identity", [_name(matrix)], [tensor.name]))
     nodes = [*first, *graph.node]
     for field, values in (("node", nodes), ("initializer", [*kept, *read.values()])):
         graph.ClearField(field)
@@ -70,34 +82,37 @@ def share_weights(model: onnx.ModelProto, stored: Sequence[Stored]) -> onnx.Mode
     return model
 
 
-def _matching(tensor: onnx.TensorProto, stored: Sequence[Stored]) -> Iterator[Stored]:
-    """The stored matrix that an initializer has, as it is or transposed and padded with zeros."""
+def _find(tensor: onnx.TensorProto, stored: Sequence[Stored]) -> tuple[Stored, bool] | None:
+    """The stored rows that an initializer has, and whether it has them transposed.
+
+    Transposed, zeros may follow: the output layer is cut into chunks, and the last one is padded.
+    """
     if tensor.data_type != TensorProto.INT8 or len(tensor.dims) != 2:
-        return
+        return None
     codes = numpy_helper.to_array(tensor)
     for one in stored:
-        rows, columns = one.codes.shape
         if np.array_equal(codes, one.codes):
-            yield one
-        elif len(codes) == columns and codes.shape[1] >= rows:
-            padding = codes[:, rows:]
-            if np.array_equal(codes[:, :rows], one.codes.T) and not padding.any():
-                yield one
+            return one, False
+    rows = codes.T
+    count = int(np.flatnonzero(rows.any(axis=1)).max(initial=-1)) + 1
+    for one in stored:
+        if one.codes.shape[1] != rows.shape[1] or not count:
+            continue
+        for first in np.flatnonzero((one.codes == rows[0]).all(axis=1)).tolist():
+            if np.array_equal(one.codes[first : first + count], rows[:count]):
+                return one.rows(first, count), True
+    return None
 
 
-def _made(
+def _transposed(
     tensor: onnx.TensorProto, matrix: Stored, constants: list[onnx.TensorProto]
 ) -> Iterator[onnx.NodeProto]:
-    """The nodes that make an initializer from the stored matrix."""
-    if np.array_equal(numpy_helper.to_array(tensor), matrix.codes):
-        yield helper.make_node("Identity", [_name(matrix)], [tensor.name])
-        return
+    """The nodes that make an initializer from stored rows."""
     rows, columns = matrix.codes.shape
     more, source = tensor.dims[1] - rows, _name(matrix)
     if more:
-        zeros = f"{tensor.name}:zeros"
+        zeros, padded = f"{tensor.name}:zeros", f"{tensor.name}:padded"
         constants.append(numpy_helper.from_array(np.zeros((more, columns), np.int8), zeros))
-        padded = f"{tensor.name}:padded"
         yield helper.make_node("Concat", [source, zeros], [padded], axis=0)
         source = padded
     yield helper.make_node("Transpose", [source], [tensor.name], perm=[1, 0])

@@ -41,6 +41,10 @@ class Products(Protocol):
         """x (..., in) times weight (out, in), plus a bias (out,)."""
         ...
 
+    def listed(self, graph: "Tracer", x: str, width: int) -> tuple[str, str]:
+        """x (R, width) times columns that are inputs of the graph, and their bias, an input too."""
+        ...
+
     def rows(self, graph: "Tracer", table: Tensor, ids: str) -> str:
         """The rows of a table (V, d) at ids (...): (..., d)."""
         ...

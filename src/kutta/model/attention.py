@@ -36,9 +36,8 @@ class KeyValues:
 class Slots(KeyValues):
     """Keys and values (B, H, S, d_h) that all hypotheses of a sentence share while searching.
 
-    A head's slots are beside each other, as only they are read together. Queries are (K, B, H, d_h)
-    for K hypotheses, and a bias (B, 1 or H, 1 or K, S) says which slots each of them sees. So
-    nothing is copied or reordered where hypotheses part.
+    Queries are (K, B, H, d_h) for K hypotheses, and a bias (B, 1 or H, 1 or K, S) says which slots
+    each of them sees. So nothing is copied or reordered where hypotheses part.
     """
 
     def attend(self, q: Tensor, bias: Tensor) -> Tensor:
@@ -53,7 +52,7 @@ class Slots(KeyValues):
 class Cache(Slots):
     """Slots of self-attention: a buffer that has room for those of further steps.
 
-    keys and values are the buffer (B, H, capacity, d_h), of which the first `used` are filled.
+    keys and values are the buffer (capacity, B, H, d_h), of which the first `used` are filled.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, used: int) -> None:
@@ -63,10 +62,9 @@ class Cache(Slots):
     def append(self, keys: Tensor, values: Tensor) -> Slots:
         """Fill the next slots; return all that are filled."""
         end = self.used + len(keys)
-        self.keys[:, :, self.used : end] = keys.permute(1, 2, 0, 3)
-        self.values[:, :, self.used : end] = values.permute(1, 2, 0, 3)
+        self.keys[self.used : end], self.values[self.used : end] = keys, values
         self.used = end
-        return Slots(self.keys[:, :, :end], self.values[:, :, :end])
+        return Slots(*(x[:end].permute(1, 2, 0, 3) for x in (self.keys, self.values)))
 
 
 def relative_offsets(queries: int, keys: int, clip: int, device: torch.device) -> Tensor | None:

@@ -1,7 +1,7 @@
 """The directory of an exported model.
 
 export.json  config.json  tokenizer.model | vocab.txt  encoder.onnx  decoder.onnx
-model.safetensors (8-bit matrices that both graphs read)  checksums.json
+model.safetensors (8-bit matrices that both graphs read)  [shortlist.npz]  checksums.json
 
 A language model has no encoder.onnx. Graphs in fp32 have their weights in themselves. `kutta
 export` writes the folder, and nothing in it is changed afterwards.
@@ -21,10 +21,11 @@ from kutta.integrity import MANIFEST, read_manifest, verify
 from kutta.limits import LAYERS, POSITIONS, STAGES, TEXT, VOCABULARY, WIDTH
 from kutta.parsing import read_table
 from kutta.runtime.external import external_data
+from kutta.runtime.shortlist import SHORTLIST, Shortlist
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
 WEIGHTS = "model.safetensors"  # what both graphs may read
-FORMAT = 1  # raised when an earlier version of Kutta could not read the directory
+FORMAT = 2  # raised when versions of Kutta cannot read the directories of each other
 # The largest of the numbers in export.json.
 _MOST = {
     "format": FORMAT,
@@ -57,11 +58,17 @@ class Facts:
     heads: int
     width: int
     clip: int
+    shortlist: bool
 
     @classmethod
     def read(cls, path: Path) -> Self:
         values = read_table(path, "copy the exported folder again")
         number = values.get("format")
+        if type(number) is int and number < FORMAT:
+            raise InputError(
+                f"{path.parent} was exported in format {number}, which this version of Kutta no "
+                "longer reads; export the run again."
+            )
         if type(number) is int and number > FORMAT:
             raise InputError(
                 f"{path.parent} was exported in format {number}, which this version of Kutta "
@@ -100,6 +107,14 @@ class Exported:
         """The encoder, if there is one, and the decoder."""
         names = [DECODER] if self.is_language_model else [ENCODER, DECODER]
         return [self.path / name for name in names]
+
+    @cached_property
+    def shortlist(self) -> Shortlist | None:
+        """Which tokens sentences list, if the model has a shortlist."""
+        if not self.facts.shortlist:
+            return None
+        sizes = len(self.tokenizers.source), self.facts.vocabulary
+        return Shortlist.read(self.path / SHORTLIST, *sizes)
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
@@ -147,6 +162,8 @@ def open_export(folder: Path) -> Exported:
         raise InputError(f"{folder / MANIFEST} is missing; {remedy}.")
     verify(folder, remedy=remedy)
     found = Exported(folder, facts, Config.load(folder / CONFIG))
+    if facts.shortlist and SHORTLIST not in manifest.files:
+        raise InputError(f"{folder / SHORTLIST} is not in {MANIFEST}; {remedy}.")
     for graph in found.graphs:
         if graph.name not in manifest.files:
             raise InputError(f"{graph} is not in {MANIFEST}; {remedy}.")

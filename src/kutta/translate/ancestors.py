@@ -1,17 +1,13 @@
-"""Which keys and values each hypothesis sees, and how they are kept in memory."""
+"""Which keys and values each hypothesis sees."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kutta.translate.hypothesis import Floats, Integers
 
-Array = Any  # of numpy or of torch, as the model asks for
-
 IDLE = 4  # slots per hypothesis that nobody may see any more before they are removed
-ROOM = 6  # steps for which there is room after slots were removed
 
 
 class Ancestors:
@@ -79,52 +75,3 @@ class Ancestors:
         if n <= IDLE * beam:
             return False
         return n - int(self.seen.any(axis=1).sum(axis=1).max(initial=0)) > IDLE * beam
-
-
-class Buffers:
-    """Arrays (B, H, capacity, d_h) of keys or values; the first `used` slots are filled.
-
-    `zeros(shape)` makes an array. What is not filled is 0, as it may enter sums with a weight of 0.
-    """
-
-    def __init__(
-        self, zeros: Callable[[tuple[int, ...]], Array], count: int, heads: int, width: int
-    ) -> None:
-        self.arrays = [zeros((0, heads, 0, width)) for _ in range(count)]
-        self.used = 0
-        self._zeros = zeros
-
-    @property
-    def capacity(self) -> int:
-        return self.arrays[0].shape[2] if self.arrays else 0
-
-    def reserve(self, count: int) -> None:
-        """Have room for `count` further slots."""
-        if self.used + count > self.capacity:
-            self._grow(self.used + max(ROOM * count, self.used // 8))
-
-    def widen(self, used: int) -> None:
-        """Have this many slots filled."""
-        if used > self.capacity:
-            self._grow(used)
-        self.used = used
-
-    def _grow(self, capacity: int) -> None:
-        for number, array in enumerate(self.arrays):
-            sentences, heads, _, width = array.shape
-            grown = self._zeros((sentences, heads, capacity, width))
-            grown[:, :, : self.used] = array[:, :, : self.used]
-            self.arrays[number] = grown
-
-    def select(self, columns: Sequence[int], slots: Integers, total: int, room: int = 0) -> None:
-        """Keep some columns and of each some slots (b, m), and have `total` columns."""
-        b, m = slots.shape
-        for number, array in enumerate(self.arrays):
-            _, heads, capacity, width = array.shape
-            chosen = self._zeros((total, heads, m + room, width))
-            # The rows of each head: (b, H), then (b, H, m).
-            sentences, head = np.array(columns, np.int64)[:, None], np.arange(heads, dtype=np.int64)
-            rows: Integers = (sentences * heads + head)[:, :, None] * capacity + slots[:, None]
-            chosen[:b, :, :m] = array.reshape(-1, width)[rows]
-            self.arrays[number] = chosen
-        self.used = m

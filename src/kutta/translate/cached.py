@@ -2,14 +2,18 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kutta.data.tokenizer import PAD
-from kutta.translate.ancestors import ROOM, Ancestors, Array, Buffers
+from kutta.translate.ancestors import Ancestors
 from kutta.translate.hypothesis import Continuations, Floats, Integers
+from kutta.translate.keyvalues import ROOM, Array, Caches, Memories, Zeros
+
+# Source tokens that are encoded together on a CPU: more gain no speed, but take memory.
+SOURCE_TOKENS = 512
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,12 @@ class Cached(ABC):
     hypotheses of a sentence.
     """
 
-    def __init__(self, beam: int, sizes: Sizes, zeros: Callable[[tuple[int, ...]], Array]) -> None:
-        self.beam, self.clip = beam, sizes.clip
+    def __init__(self, beam: int, sizes: Sizes, zeros: Zeros, at_once: int = SOURCE_TOKENS) -> None:
+        self.beam, self.clip, self.at_once = beam, sizes.clip, at_once
         self.ancestors = Ancestors(0, beam)
-        self.caches = Buffers(zeros, 2 * sizes.caches, sizes.heads, sizes.width)
-        self.memories = Buffers(zeros, 2 * sizes.memories, sizes.heads, sizes.width)
+        self.caches = Caches(zeros, 2 * sizes.caches, sizes.heads, sizes.width)
+        self.memories = Memories(zeros, 2 * sizes.memories, sizes.heads, sizes.width)
+        self.sources: list[Sequence[int]] = []  # those of the columns
         self.memory_bias: Floats = np.zeros((0, 1, 1, 0), np.float32)
 
     @abstractmethod
@@ -68,32 +73,34 @@ class Cached(ABC):
 
     def enter(self, columns: Sequence[int], sources: Sequence[Sequence[int]]) -> None:
         self.ancestors.clear(columns)
+        entered = dict(zip(columns, sources, strict=True))
+        self.sources = [entered.get(column, old) for column, old in enumerate(self.sources)]
         if not self.memories.arrays:
             return
-        widths = [len(source) for source in sources]
-        ids = np.full((len(sources), max(widths)), PAD, np.int64)
-        for row, source in zip(ids, sources, strict=True):
-            row[: len(source)] = source
-        read = self._read(ids)
-        self._widen(ids.shape[1])
-        for memory, array in zip(self.memories.arrays, read, strict=True):
-            memory[columns, :, : ids.shape[1]] = array
-        self.memory_bias[columns] = -math.inf
-        for column, width in zip(columns, widths, strict=True):
-            self.memory_bias[column, 0, 0, :width] = 0.0
+        widths = np.array([len(source) for source in sources])
+        self._widen(int(widths.max()))
+        for rows in together(widths, self.at_once):
+            ids = np.full((len(rows), widths[rows[0]]), PAD, np.int64)
+            for row, number in enumerate(rows):
+                ids[row, : widths[number]] = sources[number]
+            chosen = [columns[number] for number in rows]
+            for memory, array in zip(self.memories.arrays, self._read(ids), strict=True):
+                memory[chosen, :, : ids.shape[1]] = array
+        places = np.arange(self.memories.width)
+        bias = np.where(places < widths[:, None], np.float32(0), np.float32(-math.inf))
+        self.memory_bias[columns] = bias[:, None, None]
 
     def _widen(self, width: int) -> None:
         """Have room for sources of this many tokens."""
-        sentences, missing = len(self.memory_bias), width - self.memories.used
+        sentences, missing = len(self.memory_bias), width - self.memories.width
         if missing > 0:
             padding = np.full((sentences, 1, 1, missing), -math.inf, np.float32)
             self.memory_bias = np.concatenate([self.memory_bias, padding], axis=3)
-            self.memories.widen(width)
+            self.memories.select(range(sentences), width, sentences)
 
     def step(self, tokens: Integers, count: int) -> Continuations:
         if self.ancestors.idle():
             self._pack(range(len(tokens)), len(tokens))
-        self.caches.reserve(self.beam)
         seen = self.ancestors.visible()[:, None]
         given = Step(
             tokens=np.ascontiguousarray(tokens.T),
@@ -112,10 +119,11 @@ class Cached(ABC):
 
     def select(self, columns: Sequence[int], total: int) -> None:
         columns = list(columns)
+        none: list[Sequence[int]] = [[]] * (total - len(columns))
+        self.sources = [self.sources[column] for column in columns] + none
         self._pack(columns, total)
         width = int(np.isfinite(self.memory_bias[columns]).sum(axis=3).max(initial=0))
-        slots = np.broadcast_to(np.arange(width), (len(columns), width))
-        self.memories.select(columns, slots, total)
+        self.memories.select(columns, width, total)
         bias = np.full((total, 1, 1, width), -math.inf, np.float32)
         bias[:, :, :, :1] = 0.0  # what has no source yet sees something
         bias[: len(columns)] = self.memory_bias[columns][..., :width]
@@ -126,3 +134,16 @@ class Cached(ABC):
         slots, used = self.ancestors.needed(columns)
         self.caches.select(columns, slots, total, room=ROOM * self.beam)
         self.ancestors.select(columns, slots, used, total)
+
+
+def together(widths: Integers, tokens: int) -> list[list[int]]:
+    """The numbers of sources that are read together, the longest first.
+
+    A group has at most so many tokens, padding counted, or is a single source.
+    """
+    groups: list[list[int]] = []
+    for number in np.argsort(-widths, kind="stable").tolist():
+        if not groups or (len(groups[-1]) + 1) * widths[groups[-1][0]] > tokens:
+            groups.append([])
+        groups[-1].append(number)
+    return groups

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from kutta.data.tokenizer import PAD
 from kutta.errors import InputError
 from kutta.runtime.directory import Exported, Facts
 from kutta.runtime.session import Session
-from kutta.translate.ancestors import Array
+from kutta.runtime.shortlist import Listed
 from kutta.translate.cached import Cached, Sizes, Step
 from kutta.translate.hypothesis import Continuations, Floats, Integers
+from kutta.translate.keyvalues import Array
 
 
 class ExportedModel:
@@ -83,47 +85,69 @@ class _Decoding(Cached):
         self.names = [name for pair in pairs for name in pair]
         pairs = [(f"memory_keys.{n}", f"memory_values.{n}") for n in range(facts.memories)]
         self.memory_names = [name for pair in pairs for name in pair]
+        self.listed: Listed | None = None
+        self.listed_of: object = None  # the sources that list these tokens
 
     def _read(self, source: Integers) -> list[Array]:
         return self.model.sessions[0].run({"source": source}, self.memory_names)
 
     def _run(self, step: Step) -> Continuations:
-        used, beam, facts = self.caches.used, self.beam, self.model.exported.facts
-        step = _with_unused(step, used, self.caches.capacity)
+        facts = self.model.exported.facts
+        listed = self._list()
+        outputs = len(listed.ids) if listed else facts.outputs
         whole = step.count >= facts.vocabulary
-        count = facts.outputs if whole else step.count
+        count = outputs if whole else min(step.count, outputs)
+        room = self.caches.reserve(self.beam)  # first, as it may move what is filled
+        filled = self.caches.filled
+        if self.caches.used == 0:
+            step, filled = _with_one_slot(step), [np.zeros_like(new[:1]) for new in room]
         feeds = {
             "tokens": step.tokens,
             "positions": step.positions,
             "bias": step.bias,
             "count": np.array([count], np.int64),
-            **dict(zip(self.names, self.caches.arrays, strict=True)),
+            **dict(zip(self.names, filled, strict=True)),
             **dict(zip(self.memory_names, self.memories.arrays, strict=True)),
         }
+        if listed:
+            feeds |= listed.feeds
         if step.offsets is not None:
             feeds["offsets"] = step.offsets
         if step.memory_bias is not None:
             feeds["memory_bias"] = step.memory_bias
-        outputs = ["values", "ids", "ends", *(f"new_{name}" for name in self.names)]
-        values, ids, ends, *new = self.model.sessions[-1].run(feeds, outputs)
-        for array, slots in zip(self.caches.arrays, new, strict=True):
-            array[:, :, used : used + beam] = slots
+        new = dict(zip((f"new_{name}" for name in self.names), room, strict=True))
+        values, ids, ends = self.model.sessions[-1].run(feeds, ("values", "ids", "ends"), new)
+        if listed and whole:
+            return _of_all(values, listed.ids, ends, facts.vocabulary)
         end = facts.vocabulary if whole else None
+        ids = listed.ids[ids] if listed else ids
         return Continuations(values[:, :end], ids[:, :end], ends)
 
+    def _list(self) -> Listed | None:
+        """The tokens that the present sentences list, if the model has a shortlist."""
+        shortlist = self.model.exported.shortlist
+        if shortlist and self.listed_of is not self.sources:
+            self.listed, self.listed_of = shortlist.listed(self.sources), self.sources
+        return self.listed
 
-def _with_unused(step: Step, used: int, capacity: int) -> Step:
-    """The step with the slots that are not filled yet before its own; nobody sees them.
 
-    A graph is given whole buffers, as a part of them would have to be copied.
-    """
+def _of_all(values: Floats, ids: Integers, ends: Floats, vocabulary: int) -> Continuations:
+    """The continuations of all tokens: those that are not listed are impossible."""
+    real = np.isfinite(values).any(axis=0) | (ids != PAD)
+    spread = np.full((len(values), vocabulary), -math.inf, np.float32)
+    spread[:, ids[real]] = values[:, real]
+    return Continuations(spread, np.tile(np.arange(vocabulary), (len(values), 1)), ends)
 
-    def spread(array: Floats, number: float) -> Floats:
-        unused = np.full((*array.shape[:-1], capacity - used), number, np.float32)
-        return np.concatenate([array[..., :used], unused, array[..., used:]], axis=-1)
 
-    offsets = None if step.offsets is None else spread(step.offsets, 0.0)
-    return replace(step, bias=spread(step.bias, -math.inf), offsets=offsets)
+def _with_one_slot(step: Step) -> Step:
+    """The first step with one earlier slot, which nobody sees: onnxruntime cannot do without."""
+
+    def after(array: Floats, number: float) -> Floats:
+        one = np.full((*array.shape[:-1], 1), number, np.float32)
+        return np.concatenate([one, array], axis=-1)
+
+    offsets = None if step.offsets is None else after(step.offsets, 0.0)
+    return replace(step, bias=after(step.bias, -math.inf), offsets=offsets)
 
 
 def _zeros(shape: tuple[int, ...]) -> Array:

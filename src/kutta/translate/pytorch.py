@@ -14,15 +14,16 @@ from kutta.model.attention import Cache, KeyValues, Slots
 from kutta.model.field import Context
 from kutta.model.stack import LayerState
 from kutta.runs import choose_device
-from kutta.translate.ancestors import Array
-from kutta.translate.cached import Cached, Sizes, Step
+from kutta.translate.cached import SOURCE_TOKENS, Cached, Sizes, Step
 from kutta.translate.hypothesis import Continuations, Integers
+from kutta.translate.keyvalues import Array
 from kutta.translate.scorer import Ensemble, Scorer
 
 Model = TypeVar("Model", bound=TextModel)
 
 BLOCK = 128  # tokens whose maximum decides whether any of them can be among the best
 ROWS = 8  # of logits that are summed at once
+MANY_TOKENS = 1 << 16  # of sources that are encoded together on a GPU
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ class _Decoding(Cached):
     """Decoding with a model, on its device."""
 
     def __init__(self, model: TextModel, beam: int) -> None:
-        super().__init__(beam, sizes_of(model), model.output_weight.new_zeros)
         self.model, self.device = model, model.output_weight.device
+        at_once = SOURCE_TOKENS if self.device.type == "cpu" else MANY_TOKENS
+        super().__init__(beam, sizes_of(model), model.output_weight.new_zeros, at_once)
         self.logits = model.output_weight.new_empty(0)
 
     @torch.inference_mode()
@@ -101,6 +103,7 @@ class _Decoding(Cached):
 
     def _layers(self) -> list[LayerState]:
         """The caches and the memories as the layers of the decoder take them."""
+        self.caches.reserve(self.beam)
         caches, memories = iter(self.caches.arrays), iter(self.memories.arrays)
         states: list[LayerState] = []
         for layer in self.model.decoder.each_layer():

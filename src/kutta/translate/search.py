@@ -18,7 +18,7 @@ from kutta.translate.hypothesis import (
 )
 from kutta.translate.scorer import Scorer
 
-MOST_ROWS = 256  # hypotheses that are computed together: more gain no speed, but take memory
+MOST_ROWS = 128  # hypotheses that are computed together: more gain no speed, but take memory
 
 REFILL = 8  # sentences start when an eighth of the places is free, so that many are read together
 

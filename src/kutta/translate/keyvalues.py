@@ -1,0 +1,77 @@
+"""Keys and values in memory, in arrays of numpy or of torch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kutta.translate.hypothesis import Integers
+
+Array = Any  # of numpy or of torch, as the model asks for
+Zeros = Callable[[tuple[int, ...]], Array]  # makes an array of this shape
+
+ROOM = 8  # steps for which there is room when arrays are made, at least
+
+
+class Caches:
+    """Keys and values (capacity, B, H, d_h) of self-attention; the first `used` slots are filled.
+
+    Slots come first, so a step fills the memory that follows, and what is filled is one piece.
+    """
+
+    def __init__(self, zeros: Zeros, count: int, heads: int, width: int) -> None:
+        self.arrays = [zeros((0, 0, heads, width)) for _ in range(count)]
+        self.used = 0
+        self._zeros = zeros
+
+    @property
+    def filled(self) -> list[Array]:
+        """The filled slots of all arrays, each (used, B, H, d_h)."""
+        return [array[: self.used] for array in self.arrays]
+
+    def reserve(self, count: int) -> list[Array]:
+        """The next `count` slots of all arrays, which a step is about to fill."""
+        end = self.used + count
+        if self.arrays and end > len(self.arrays[0]):
+            for number, array in enumerate(self.arrays):
+                grown = self._zeros((end + max(ROOM * count, end // 2), *array.shape[1:]))
+                grown[: self.used] = array[: self.used]
+                self.arrays[number] = grown
+        return [array[self.used : end] for array in self.arrays]
+
+    def select(self, columns: Sequence[int], slots: Integers, total: int, room: int) -> None:
+        """Keep some columns and of each some slots (b, m), and have `total` columns.
+
+        What is not filled is 0, as it may enter sums with a weight of 0.
+        """
+        b, m = slots.shape
+        where = slots.T, np.array(columns, np.int64)[None]
+        for number, array in enumerate(self.arrays):
+            chosen = self._zeros((m + room, total, *array.shape[2:]))
+            chosen[:m, :b] = array[where]
+            self.arrays[number] = chosen
+        self.used = m
+
+
+class Memories:
+    """Keys and values (B, H, S, d_h) of cross-attention, of S places for source tokens.
+
+    Sentences come first: each is written once and then read at every step.
+    """
+
+    def __init__(self, zeros: Zeros, count: int, heads: int, width: int) -> None:
+        self.arrays = [zeros((0, heads, 0, width)) for _ in range(count)]
+        self._zeros = zeros
+
+    @property
+    def width(self) -> int:
+        return self.arrays[0].shape[2] if self.arrays else 0
+
+    def select(self, columns: Sequence[int], width: int, total: int) -> None:
+        """Keep some columns, have `total` of them, and `width` places in each."""
+        kept, b = min(width, self.width), len(columns)
+        for number, array in enumerate(self.arrays):
+            _, heads, _, size = array.shape
+            chosen = self._zeros((total, heads, width, size))
+            chosen[:b, :, :kept] = array[columns][:, :, :kept]
+            self.arrays[number] = chosen
