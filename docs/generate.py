@@ -182,7 +182,7 @@ def small_runs() -> str:
     folders = [path.parent for path in SMALL.glob("*/scores.json")]
     rows = [small_row(folder) for folder in sorted(folders, key=lambda path: int(path.name))]
     head = (
-        *("pairs", "vocabulary", "d, ffn, heads", "layers", "dropout", "tokens an update"),
+        *("pairs", "vocabulary", "d, ffn, heads", "layers", "dropout", "tokens per update"),
         *("updates", "minutes on two cores", "sacreBLEU", "chrF"),
     )
     lines = [head, ["---:"] * len(head), *rows]
@@ -213,7 +213,7 @@ def small_row(folder: Path) -> list[str]:
 
 
 def small_minutes(folder: Path, tokens: int) -> str:
-    """The minutes for so many target tokens at the best rate measured with two lanes."""
+    """The minutes for so many target tokens at the best rate measured for two cores."""
     if not (file := folder / "speed.json").is_file():
         return "not measured"
     rates = json.loads(file.read_text(encoding="utf-8"))["tokens_per_second"]

@@ -3,11 +3,14 @@
 import json
 import re
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from kutta.config import Config
+from kutta import Config, Step
+from tests.conftest import toy_config
 from tests.pages import blocks
 
 ROOT = Path(__file__).parent.parent
@@ -46,6 +49,26 @@ def test_what_is_kept_has_no_path_of_the_machine(tmp_path: Path) -> None:
     SCRIPT["keep"](run, tmp_path / "work", tmp_path / "kept")
     for name in SCRIPT["KEPT"]:
         assert (tmp_path / "kept" / name).read_text() == '{"run": "runs/10"}\n'
+
+
+def test_the_rate_is_that_of_the_updates_after_the_first_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this clock an update takes two seconds; the first ones and the last take a hundred."""
+    warm, last = SCRIPT["WARM"], SCRIPT["WARM"] + SCRIPT["UPDATES"]
+    clock = [0.0]
+
+    def train(config: Config, console: Console, on_step: Callable[[Step], object]) -> None:
+        for number in range(last + 1):
+            measured = warm <= number < last
+            clock[0] += 2.0 if measured else 100.0
+            tokens = 30 if measured else 1
+            on_step(Step(number + 1, 0, 1.0, 1.0, 0.1, 1.0, tokens, skipped=False))
+
+    script = SCRIPT["rate"].__globals__
+    monkeypatch.setitem(script, "kutta_train", train)
+    monkeypatch.setattr(script["time"], "process_time", lambda: clock[0])
+    assert SCRIPT["rate"](toy_config(tmp_path)) == SCRIPT["LANES"] * 30 / 2.0
 
 
 def test_the_config_of_the_page_is_that_of_an_experiment() -> None:

@@ -119,10 +119,10 @@ class BPE:
     def load(cls, path: Path) -> Self:
         try:
             tokenizer = cls(path.read_bytes())
-            pieces = tokenizer.tokens
+            tokens = tokenizer.tokens
         except (OSError, RuntimeError, UnicodeDecodeError) as error:
             raise _damaged(path) from error
-        if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
+        if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
             raise _damaged(path)
         return tokenizer
 

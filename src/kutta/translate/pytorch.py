@@ -90,7 +90,7 @@ class _Decoding(Cached):
     def _logits(self, hidden: Tensor) -> Tensor:
         """Hidden states (K, B, d) -> logits (B * K, V), in memory that the next step reuses.
 
-        The system would have to provide it anew for every step, as it is tens of megabytes.
+        The system would have to provide it again for every step, as it is tens of megabytes.
         """
         weight, rows = self.model.output_weight, hidden.transpose(0, 1).flatten(0, 1)
         if len(self.logits) < len(rows):
