@@ -10,7 +10,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test torture lint bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1|\2/' | \
@@ -22,6 +22,10 @@ demo: $(VENV)/.installed ## train a small English-German model from nothing and 
 # One thread a worker: two workers fill two cores, and tiny tensors gain nothing from more.
 test: $(VENV)/.installed ## run the quick tests; choose some with ARGS="-k beam", slow ones with ARGS="-m slow"
 	OMP_NUM_THREADS=1 $(RUN) pytest -n 2 $(ARGS)
+
+# atheris is tried as well where it is installed: its wheels are for some systems only.
+torture: $(VENV)/.installed ## kill, fail and flip at random for 20 minutes; ARGS="--seconds 60 --seed 2"
+	OMP_NUM_THREADS=1 $(RUN) tests.faults.torture --plants $(ARGS)
 
 lint: $(VENV)/.installed ## check style (ruff) and types (pyright)
 	$(RUN) ruff check

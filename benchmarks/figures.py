@@ -69,7 +69,7 @@ def row_of(entrant: Entrant, gemm: dict[int, float], corpus: Corpus) -> Row:
         "version": entrant.toolkit.version,
         "size": case.size.name,
         "method": case.method,
-        "split": str(case.split),
+        "split": str(case.division),
         "tokens_per_second": round(median(rates), 1),
         "spread": [round(min(rates), 1), round(max(rates), 1)],
         "peak_mb": round(entrant.peak_mb),
@@ -81,7 +81,7 @@ def row_of(entrant: Entrant, gemm: dict[int, float], corpus: Corpus) -> Row:
 
 
 def fastest(rows: Iterable[Row]) -> list[Row]:
-    """Of each toolkit, size and method, the split that was fastest."""
+    """Of each toolkit, size and method, the division that was fastest."""
     best: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         key = row["toolkit"], row["size"], row["method"]
@@ -108,7 +108,7 @@ def usual_ways(entrants: list[Entrant]) -> dict[str, Entrant]:
 
     def rank(entrant: Entrant) -> tuple[bool, float]:
         case = entrant.case
-        usual = case.split == entrant.toolkit.usual.get(case.size.name)
+        usual = case.division == entrant.toolkit.usual.get(case.size.name)
         return usual, median(entrant.rates.values())
 
     return {entrant.case.method: entrant for entrant in sorted(entrants, key=rank)}
@@ -142,7 +142,7 @@ def own_figures(entrants: list[Entrant], corpus: Corpus) -> Iterator[Figure]:
 
 
 def version_figures(now: Entrant, before: Entrant) -> Iterator[Figure]:
-    """How this version stands to an earlier one; both split an update in the same way."""
+    """How this version stands to an earlier one; both divide an update in the same way."""
     size = now.case.size.name
     yield Figure(size, f"speed / {before.toolkit.name}", times_faster(now, before), NOT_SLOWER)
     yield Figure(size, f"peak_mb / {before.toolkit.name}", now.peak_mb / before.peak_mb)
@@ -166,14 +166,14 @@ def figures_of(
     # A single round says little where others have had many.
     shared = {e.name: len(e.rates.keys() & euler.rates.keys()) for e in peers}
     rivals = [e for e in peers if 2 * shared[e.name] >= max(shared.values())]
-    single = [e for e in rivals if e.case.split.processes == 1]
+    single = [e for e in rivals if e.case.division.processes == 1]
     best = [min(group, key=lambda e: times_faster(euler, e)) for group in (single, rivals) if group]
     for name, peer in {peer.name: peer for peer in best}.items():
         times = times_faster(euler, peer)
         yield Figure(size.name, f"speed / {name}", times, at_least=FASTER[size.name])
     for peer in sorted(peers, key=lambda e: e.peak_mb)[:1]:
         for way in (e for e in ours if e.case.method == "euler"):
-            name, part = f"{way.case.split}: peak_mb / {peer.name}", way.peak_mb / peer.peak_mb
+            name, part = f"{way.case.division}: peak_mb / {peer.name}", way.peak_mb / peer.peak_mb
             yield Figure(size.name, name, part, at_most=1.0 if base and way is euler else None)
     ways = [kutta[method] for method in sorted(kutta) if method != "rk4+recompute"]
     yield from own_figures(ways, corpus)

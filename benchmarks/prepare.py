@@ -69,7 +69,7 @@ folder, out, model, workers = sys.argv[1:]
 command = [sys.executable, "-m", "subword_nmt.apply_bpe", "-c", model + "/codes"]
 for language in ("en", "de"):
     subprocess.run([*command, "--num-workers", workers, "-i", f"{folder}/train.{language}",
-                    "-o", f"{out}/pieces.{language}"], check=True, stderr=subprocess.DEVNULL)
+                    "-o", f"{out}/subwords.{language}"], check=True, stderr=subprocess.DEVNULL)
 """
 OPEN = """
 import json, sys, time

@@ -125,8 +125,8 @@ def bars_of(rows: list[Row], size: str) -> list[Row]:
 
 
 def label_of(row: Row) -> str:
-    pieces, _, way = row["split"].partition(", ")
-    tokens = pieces.rpartition(" ")[2]
+    batches, _, way = row["split"].partition(", ")
+    tokens = batches.rpartition(" ")[2]
     if row["toolkit"] != "Kutta":
         return f"{row['toolkit']}, {way}" if way else row["toolkit"]
     at_once = f"{way} of {tokens}" if way else f"{tokens} at a time"

@@ -1,7 +1,8 @@
 """Requests a second, their times and the memory of `kutta serve`, measured with wrk on loopback.
 
-Beside it are CTranslate2 with the same weights behind the same server, and LibreTranslate with them
-on its CTranslate2 backend. `--help` says what can be chosen.
+`kutta serve` serves the run in PyTorch, and its exports in fp32 and int8 without it. Beside it are
+CTranslate2 with the same weights behind the same server, in fp32 and int8, and LibreTranslate with
+them on its CTranslate2 backend. `--help` says what can be chosen.
 """
 
 import argparse
@@ -28,11 +29,20 @@ from kutta.demo.demo import demo_config
 from kutta.demo.grammar import write_corpus
 from kutta.errors import InputError
 from kutta.export.ctranslate2 import export_ctranslate2
+from kutta.export.export import export_run
 from kutta.runs import Run
 from kutta.training.run import train
 
 CLIENTS = (1, 8, 64)
-SERVERS = ("kutta", "CTranslate2", "LibreTranslate")
+SERVERS = (
+    "kutta int8",
+    "kutta fp32",
+    "kutta PyTorch",
+    "CTranslate2 int8",
+    "CTranslate2 fp32",
+    "LibreTranslate",
+)
+WATCHED = SERVERS[0]  # whose memory must not grow
 LIBRETRANSLATE: Steps = (("libretranslate==1.9.6",),)
 INSIDE = Path(__file__).parent / "inside"
 PATIENCE = 120.0  # seconds for a server to start
@@ -153,17 +163,25 @@ def small_run(folder: Path, steps: int) -> Run:
 
 
 def command_of(
-    name: str, run: Run, export: Path, folder: Path, chosen: argparse.Namespace
+    name: str, run: Run, exports: Path, folder: Path, chosen: argparse.Namespace
 ) -> list[str]:
-    """How a server is started; Absent or InputError says why it cannot."""
-    if name == "kutta":
-        return [sys.executable, "-m", "kutta", "serve", str(run.path.resolve()), "--port", "0"]
-    if not export.exists():
-        export_ctranslate2(run, export)
-    if name == "CTranslate2":
+    """How a server is started; Absent or InputError says why it cannot.
+
+    LibreTranslate gets the fp32 weights, and chooses the precision of their products by itself.
+    """
+    system, _, kind = name.partition(" ")
+    model = exports / name.replace(" ", "-")
+    if system == "kutta":
+        if kind == "PyTorch":
+            model = run.path.resolve()
+        else:
+            export_run(run, model, kind)
+        return [sys.executable, "-m", "kutta", "serve", str(model), "--port", "0"]
+    export_ctranslate2(run, model, "int8" if kind == "int8" else "float32")
+    if system == "CTranslate2":
         script = INSIDE / "serve_ctranslate2.py"
-        return [sys.executable, str(script), str(run.path.resolve()), str(export)]
-    return libretranslate(run, export, folder, chosen.envs, not chosen.no_install)
+        return [sys.executable, str(script), str(run.path.resolve()), str(model)]
+    return libretranslate(run, model, folder, chosen.envs, not chosen.no_install)
 
 
 def table_of(results: dict[str, Any]) -> Table:
@@ -198,25 +216,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kutta-serve-") as place:
         folder = Path(place)
         run = Run.load(chosen.run) if chosen.run else small_run(folder, 30 if chosen.quick else 500)
-        data, export = run.config.data, folder / "ctranslate2"
+        data, exports = run.config.data, folder / "exports"
         text = chosen.text or Path(data.dir) / f"test.{data.source}"
         lines = [line for line in text.read_text(encoding="utf-8").splitlines() if line.strip()]
         load = Load(lines, data.source, data.target, folder)
         for name in SERVERS:
             try:
-                command = command_of(name, run, export, folder, chosen)
+                command = command_of(name, run, exports, folder, chosen)
                 with serving(command, folder) as (url, pid):
                     results[name] = {"rows": measure(url, pid, load, seconds)}
-                    if name == "kutta":
+                    if name == WATCHED:
                         results[name]["growth"] = growth(url, pid, load, requests)
             except (Absent, InputError) as reason:
                 console.print(f"{name}: absent, {reason}")
     console.print(table_of(results))
-    if "kutta" not in results:
+    if WATCHED not in results:
         raise SystemExit(1)
-    grown = results["kutta"]["growth"]
+    grown = results[WATCHED]["growth"]
     console.print(
-        f"Memory of kutta: {grown['mb_early']:.0f} MB after a tenth of {grown['requests']:,} "
+        f"Memory of {WATCHED}: {grown['mb_early']:.0f} MB after a tenth of {grown['requests']:,} "
         f"requests, {grown['mb_late']:.0f} MB after all."
     )
     if chosen.json:

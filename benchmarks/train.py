@@ -34,7 +34,7 @@ from figures import (
 )
 from gemm import Gemm
 from peers import eole, fairseq, joeynmt, kutta, marian
-from peers.toolkit import SIZES, UPDATE_TOKENS, Case, Place, Size, Split, Toolkit
+from peers.toolkit import SIZES, UPDATE_TOKENS, Case, Division, Place, Size, Toolkit
 from report import table_of_figures, table_of_rows
 from rich.console import Console
 
@@ -67,23 +67,29 @@ class Own:
 
     size: Size
     methods: tuple[str, ...]
-    split: Split
+    division: Division
     effort: Effort
 
 
 TINY, BASE = SIZES
 OWN = {
     "methods": Own(
-        BASE, ("euler", "rk2", "rk4"), Split(pieces=8, lanes=2), Effort(1, updates=1, rounds=9)
+        BASE,
+        ("euler", "rk2", "rk4"),
+        Division(micro_batches=8, lanes=2),
+        Effort(1, updates=1, rounds=9),
     ),
     "precision": Own(
-        BASE, ("euler", "euler+bf16", "rk4", "rk4+bf16"), Split(8, lanes=2), Effort(1, 1, rounds=5)
+        BASE,
+        ("euler", "euler+bf16", "rk4", "rk4+bf16"),
+        Division(8, lanes=2),
+        Effort(1, 1, rounds=5),
     ),
     # Every shape of a batch is compiled when it comes for the first time: most do in 25 updates.
     "compile": Own(
         TINY,
         ("euler", "euler+compile", "rk4", "rk4+compile"),
-        Split(pieces=4, processes=2),  # lanes do not compile
+        Division(micro_batches=4, processes=2),  # lanes do not compile
         Effort(25, updates=3, rounds=5, patience=1800.0),
     ),
 }
@@ -145,7 +151,7 @@ class Bench:
 
     def itself(self, part: str) -> None:
         own = OWN[part]
-        cases = [Case(own.size, method, own.split) for method in own.methods]
+        cases = [Case(own.size, method, own.division) for method in own.methods]
         entrants = [
             e for toolkit, place in self.toolkits for e in self.enter(toolkit, place, cases)
         ]
@@ -199,13 +205,13 @@ class Bench:
 
     def cases(self, toolkit: Toolkit, size: Size) -> Iterator[Case]:
         """The ways in which a toolkit is measured."""
-        methods, splits = toolkit.methods, toolkit.splits
-        usual = toolkit.usual.get(size.name, splits[-1])
-        if self.chosen.quick:  # one split, without knowing that it is the fastest
-            methods, splits = methods[:3], (usual,)
-        for method, split in product(methods, splits):
-            if method == methods[0] or split == usual:  # others in one way only: long enough
-                yield Case(size, method, split)
+        methods, divisions = toolkit.methods, toolkit.divisions
+        usual = toolkit.usual.get(size.name, divisions[-1])
+        if self.chosen.quick:  # one division, without knowing that it is the fastest
+            methods, divisions = methods[:3], (usual,)
+        for method, division in product(methods, divisions):
+            if method == methods[0] or division == usual:  # others in one way only: long enough
+                yield Case(size, method, division)
 
     def enter(self, toolkit: Toolkit, place: Place, cases: Iterable[Case]) -> Iterator[Entrant]:
         for case in cases:

@@ -40,7 +40,7 @@ def row_of(entrant: Entrant, run: Run, test: EvalSet) -> Row:
     way, known = entrant.way, run.tokenizers
     lines = [source for source, _ in test.pairs]
     as_text = way.program.startswith("Kutta")
-    sentences = [[line] for line in lines] if as_text else pieces_of(lines, known.source)
+    sentences = [[line] for line in lines] if as_text else subwords_of(lines, known.source)
     process = Process(entrant.job, sentences, PATIENCE)
     try:
         process.ask({"task": "translate", "beam": BEAM}, PATIENCE)  # the first does not count
@@ -66,7 +66,7 @@ def scored(found: list[str], test: EvalSet, data: DataConfig) -> dict[str, float
     return {score.name: round(score.value, 2) for score in scores}
 
 
-def pieces_of(lines: list[str], tokenizer: Tokenizer) -> list[list[str]]:
+def subwords_of(lines: list[str], tokenizer: Tokenizer) -> list[list[str]]:
     """The tokens of lines, as a program without Kutta's tokenizer is given them."""
     tokens = tokenizer.tokens
     return [[tokens[i] for i in tokenizer.encode(line)] for line in lines]

@@ -89,17 +89,10 @@ class Trainee:
         return sum(self._peaks.values())
 
     def end(self) -> None:
-        """Kill them all, and wait: their memory is needed for the next one."""
-        members = family(self._process.pid)
-        self._send(signal.SIGKILL)
-        self._process.wait()
-        while any(map(is_alive, members)):
-            time.sleep(0.01)
+        end_family(self._process)
 
     def _send(self, number: signal.Signals) -> None:
-        for pid in family(self._process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        send(self._process.pid, number)
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -141,6 +134,22 @@ def family(pid: int) -> list[int]:
     for member in members:
         members += parents.get(member, [])
     return members
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process and its descendants."""
+    for member in family(pid):
+        with suppress(ProcessLookupError):
+            os.kill(member, number)
+
+
+def end_family(process: "subprocess.Popen[str]") -> None:
+    """Kill a process and its descendants, and wait: their memory is needed for the next one."""
+    members = family(process.pid)
+    send(process.pid, signal.SIGKILL)
+    process.wait()
+    while any(map(is_alive, members)):
+        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

@@ -4,7 +4,6 @@ In a round every way of decoding takes a turn, so that all see the same minutes 
 """
 
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from contest import KEPT, total_mb
 from decoders.decoder import Job, Way
 from environments import Absent, clean
 from invented import Sentences
-from trainee import family, is_alive, memory_mb, reason_in
+from trainee import end_family, family, memory_mb, reason_in, send
 
 BEAMS = (4, 1)
 LENGTH = 25  # tokens of every translation, with its end
@@ -103,16 +102,10 @@ class Process:
         return sum(peaks)
 
     def end(self) -> None:
-        members = family(self._process.pid)
-        self._send(signal.SIGKILL)
-        self._process.wait()
-        while any(map(is_alive, members)):
-            time.sleep(0.01)
+        end_family(self._process)
 
     def _send(self, number: signal.Signals) -> None:
-        for pid in family(self._process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        send(self._process.pid, number)
 
     def _hear(self) -> None:
         assert self._process.stdout is not None

@@ -103,7 +103,7 @@ def tableau_text(tableau: ButcherTableau) -> str:
 
 
 def parameters_and_cost(method: str) -> tuple[int, float]:
-    """Learned numbers of six encoder blocks, and the arithmetic of a source token over Euler's."""
+    """What six encoder blocks learn, and the arithmetic of a source token over Euler's."""
 
     def cost(name: str) -> tuple[int, int]:
         with torch.device("meta"):  # sizes without numbers
@@ -124,15 +124,21 @@ def entry(method: str) -> str:
         ("measured order", measured(method)),
         ("evaluations of F", str(evaluations)),
         ("arithmetic per source token, base size, Euler = 1", f"{arithmetic:.2f}"),
-        ("learned numbers in six blocks", str(learned)),
+        ("learned parameters in six blocks", str(learned)),
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     tableau = f"\n```text\n{tableau_text(chosen.tableau)}\n```\n" if chosen.tableau else ""
     return (
-        f"### {method}\n\n{chosen.title[0].upper()}{chosen.title[1:]}.\n{tableau}\n"
+        f"### {method}\n\n{_sentence(chosen.title)}\n{tableau}\n"
         f"| | |\n|---|---:|\n{table}\n\n"
         f"![Stability region of {method}](figures/stability-{method}.svg)"
     )
+
+
+def _sentence(title: str) -> str:
+    """A title as a sentence; a formula keeps its small letter."""
+    first, _, _ = title.partition(" ")
+    return f"{title if first.startswith('y') else title[0].upper() + title[1:]}."
 
 
 def gallery() -> str:

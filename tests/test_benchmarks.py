@@ -31,7 +31,7 @@ from figures import (
     version_figures,
 )
 from peers import eole, fairseq, joeynmt, kutta, marian
-from peers.toolkit import SIZES, Case, Job, Place, Size, Split, Toolkit, number_in
+from peers.toolkit import SIZES, Case, Division, Job, Place, Size, Toolkit, number_in
 from report import bars_of, draw, joined, label_of, markdown_of_rows, page_of
 from trainee import Trainee, Update, family, is_alive, memory_mb, reason_in, stat_of
 
@@ -54,8 +54,8 @@ def made_up_job(source: str) -> Job:
 
 
 def made_up_entrant(name: str, source: str, size: Size = TINY, method: str = "euler") -> Entrant:
-    place = Toolkit(name, (("it==1.0",),), (Split(),), lambda place, case: None)  # type: ignore[arg-type]
-    return Entrant(place, Case(size, method, Split()), made_up_job(source))
+    place = Toolkit(name, (("it==1.0",),), (Division(),), lambda place, case: None)  # type: ignore[arg-type]
+    return Entrant(place, Case(size, method, Division()), made_up_job(source))
 
 
 def measured(name: str, rates: dict[int, float], peak: float, method: str = "euler") -> Entrant:
@@ -92,7 +92,7 @@ def place_in(folder: Path) -> Place:
             3905,
         ),
         (
-            eole.TOOLKIT,  # the mean of four pieces
+            eole.TOOLKIT,  # the mean of four micro-batches
             "[2026-01-01 10:00:00,000 INFO] Step  3/ 1000; acc: 0.0; ppl: 9620.41; lr: 1.58e-05; "
             "sents:     372; bsz:  930/ 940/93; 2364/2364 tok/s;     20 sec;\n",
             3760,
@@ -104,7 +104,7 @@ def place_in(folder: Path) -> Place:
 def test_target_tokens_are_read_off_the_log_of_each_peer(
     toolkit: Toolkit, line: str, tokens: int, tmp_path: Path
 ) -> None:
-    job = toolkit.job(place_in(tmp_path), Case(TINY, "euler", Split(pieces=4)))
+    job = toolkit.job(place_in(tmp_path), Case(TINY, "euler", Division(micro_batches=4)))
     assert job.tokens(line) == tokens
     assert job.tokens("Training started, 4,096 tokens\n") is None
     assert job.tokens("") is None
@@ -114,11 +114,11 @@ def test_the_end_of_an_epoch_of_fairseq_is_no_update() -> None:
     assert fairseq.tokens('| INFO | train | {"train_wpb": "3472.1", "train_wps": "1243"}') is None
 
 
-def test_pieces_and_processes_share_out_the_tokens_of_an_update(tmp_path: Path) -> None:
-    split = Split(pieces=4, processes=2)
-    assert str(split) == "4 x 1,024, 2 processes"
-    assert str(Split(pieces=8, lanes=2)) == "8 x 512, 2 lanes"
-    words = fairseq.TOOLKIT.job(place_in(tmp_path), Case(TINY, "euler", split)).command
+def test_micro_batches_and_processes_divide_the_tokens_of_an_update(tmp_path: Path) -> None:
+    division = Division(micro_batches=4, processes=2)
+    assert str(division) == "4 x 1,024, 2 processes"
+    assert str(Division(micro_batches=8, lanes=2)) == "8 x 512, 2 lanes"
+    words = fairseq.TOOLKIT.job(place_in(tmp_path), Case(TINY, "euler", division)).command
     options = dict(pairwise(words))
     assert int(options["--max-tokens"]) * int(options["--update-freq"]) * 2 == 4096
     assert "--nproc-per-node=2" in words
@@ -134,7 +134,7 @@ def test_the_config_of_kutta_is_one_that_kutta_reads(tmp_path: Path) -> None:
     from kutta.config import Config
 
     path = tmp_path / "config.toml"
-    case = Case(BASE, "rk4+recompute", Split(pieces=8, lanes=2))
+    case = Case(BASE, "rk4+recompute", Division(micro_batches=8, lanes=2))
     path.write_text(kutta.config_of(case, tmp_path, tmp_path / "run"), encoding="utf-8")
     config = Config.load(path)
     assert (config.model.solver, config.train.recompute) == ("rk4", True)
@@ -152,7 +152,7 @@ def test_the_usual_way_of_kutta_is_what_it_chooses_by_itself(tmp_path: Path, siz
     path.write_text(text, encoding="utf-8")
     config = Config.load(path, ["train.pieces=0", "train.lanes=0"])
     division = divide(config, torch.device("cpu"), Machine(cores=2, threads=2))
-    assert (division.per_batch, division.lanes) == (usual.pieces, usual.lanes)
+    assert (division.per_batch, division.lanes) == (usual.micro_batches, usual.lanes)
 
 
 # --- a training that takes turns
@@ -288,9 +288,9 @@ def test_the_best_of_each_toolkit_have_further_rounds() -> None:
 
 def test_targets_are_those_of_the_usual_way_and_not_of_the_fastest() -> None:
     fast, usual = measured("Kutta", {0: 500.0}, 4000), measured("Kutta", {0: 400.0}, 2000)
-    toolkit = replace(fast.toolkit, usual={"base": Split(8, lanes=2)})
+    toolkit = replace(fast.toolkit, usual={"base": Division(8, lanes=2)})
     fast.toolkit = usual.toolkit = toolkit
-    usual.case = replace(usual.case, split=Split(8, lanes=2))
+    usual.case = replace(usual.case, division=Division(8, lanes=2))
     for ours in ([fast, usual], [usual, fast]):
         entrants = [*ours, measured("peer", {0: 320.0}, 2500)]
         figures = {f.name: f for f in figures_of(BASE, entrants, CORPUS, {0: 100.0})}

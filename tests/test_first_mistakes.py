@@ -112,7 +112,7 @@ SET = {
     "mark does not fit into train.batch_tokens = 64; lower data.max_length or raise "
     "train.batch_tokens.",
     "data.vocab_size=100": "data.vocab_size = 100 is too small: the characters, bytes and special "
-    "tokens of this text already take 275 pieces; set it to more than that.",
+    "tokens of this text already take 275 entries; set it to more than that.",
     # Text.
     "data.dir=txt": "There is no folder txt; set data.dir to the folder of the corpus.",
     "data.dir=text/train.xx": "text/train.xx is a file; set data.dir to the folder of the corpus.",

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kutta"
 # The packages (folders or modules) of src/kutta. A package imports its own layer and the layers
 # before it, never a later one.
 LAYERS = (
-    ("errors", "limits", "parsing", "files", "integrity", "box", "config", "ode"),
+    ("errors", "limits", "parsing", "files", "integrity", "box", "contained", "config", "ode"),
     ("model", "data"),
     ("runs", "metrics", "runtime"),
     ("training", "translate"),
@@ -39,6 +39,11 @@ OPEN_TO_ALL = {"__version__"}  # the only name that packages may import from `ku
 MAX_FILE_LINES = 300
 # Of all packages below the last layer, without the features in the CHANGELOG's table.
 MAX_CORE_LINES = 8_000
+
+RUN_FILES = {
+    *("config.json", "model.safetensors", "optimizer.safetensors", "state.json"),
+    *("metrics.jsonl", "train.log", "train.arrow", "valid.arrow"),
+}
 
 Graph = dict[str, set[str]]
 
@@ -133,6 +138,28 @@ def test_there_are_no_import_cycles() -> None:
 def test_ode_is_independent() -> None:
     """It is numerical analysis and imports nothing but the exception for wrong input."""
     assert import_graph(PACKAGE).get("ode", set()) <= {"errors"}
+
+
+def test_training_uses_nothing_of_translate_but_the_translator() -> None:
+    names = {
+        name
+        for file in python_files(PACKAGE / "training")
+        for name in imported_names(file, PACKAGE)
+    }
+    found = {name for name in names if name.startswith("kutta.translate")}
+    assert found == {"kutta.translate.translator.Translator"}
+
+
+def test_the_file_names_of_a_run_are_written_in_runs_only() -> None:
+    """Elsewhere they are attributes of Run. A config knows the name under which it is saved."""
+    places = {
+        (constant.value, package_of(file, PACKAGE))
+        for file in python_files(PACKAGE)
+        for constant in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(constant, ast.Constant) and constant.value in RUN_FILES
+    }
+    assert {name for name, _ in places} == RUN_FILES
+    assert {place for place in places if place[1] != "runs"} == {("config.json", "config")}
 
 
 def test_nothing_is_called_utils() -> None:

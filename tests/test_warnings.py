@@ -121,7 +121,7 @@ def test_sharding_by_one_process_has_no_effect(tmp_path: Path) -> None:
 def test_a_vocabulary_that_the_text_does_not_support_is_told_by_prepare_and_train(
     tmp_path: Path,
 ) -> None:
-    """Ten syllables, each in two cases, have fewer than 8000 pieces."""
+    """Ten syllables, each in two cases, have fewer than 8000 subwords."""
     settings = toy(tmp_path, data={"vocab_size": 8000})
     (tmp_path / "mine.json").write_text(settings.to_json())
     told = "kutta: data.vocab_size = 8000 is more than the training text supports: it has only "

@@ -3,10 +3,10 @@
 python tools/ship.py RUN ...
 
 A run from source to target becomes the model source-target in src/kutta/box: config, tokenizer,
-8-bit weights, and a model card with the scores of the full and of the 8-bit weights on the run's
-test sets. Checkpoints, text, stores, logs and paths of this machine stay out. The box is changed
-only if the models are complete and small enough. Runs on other text than Tatoeba are refused,
-because the card states the licence of Tatoeba.
+8-bit weights with their graphs, and a model card with the scores of the full and of the 8-bit
+weights on the run's test sets. Checkpoints, text, stores, logs and paths of this machine stay out.
+The box is changed only if the models are complete and small enough. Runs on other text than Tatoeba
+are refused, because the card states the licence of Tatoeba.
 """
 
 import argparse
@@ -20,16 +20,18 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from kutta.box import BOX, CARD
-from kutta.commands import evaluate_run
 from kutta.config import Config
 from kutta.errors import InputError
-from kutta.files import atomic_path, link_or_copy, write_json, write_text
+from kutta.export.export import export_run
+from kutta.files import atomic_path, write_json, write_text
+from kutta.integrity import write_manifest
 from kutta.metrics import Score
 from kutta.model.int8 import FORMAT
-from kutta.model.weights import read_origin, read_shapes, read_tensors, write_int8
+from kutta.model.weights import read_origin, read_shapes
 from kutta.runs import Run
 from kutta.training.card import depth, method_of
-from kutta.translate.evaluate import Evaluation
+from kutta.translate import Translator
+from kutta.translate.evaluate import Evaluation, eval_sets, evaluate_set
 
 LIMIT = 16_000_000  # bytes of all models together
 CORPUS = "tatoeba-"  # how the names of the corpora start whose terms these are:
@@ -46,6 +48,8 @@ SPLIT = (
 LANGUAGES = {"en": "English", "de": "German", "fr": "French", "ro": "Romanian"}
 EXAMPLES = {"en": "Where is the station?", "de": "Wo ist der Bahnhof?"}
 MAIN_SCORE = "sacreBLEU"  # the first in the card, and that of `kutta models`
+
+LEFT_OUT = ("checkpoints", "store", "tensorboard")  # what translating does not need
 
 Facts = dict[str, Any]
 
@@ -114,29 +118,23 @@ def texts_in(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def make_model(run: Run, folder: Path) -> Path:
-    """Write the model of a run to a new folder."""
-    model = Run(folder, portable(run.config))
-    model.write_config()
-    run.tokenizers.save(folder)
-    write_int8(read_tensors(run.weights), model.weights, read_origin(run.weights))
-    facts = facts_of(run, scored(run, run), scored(model, run))
+    """Write the model of a run to a new folder: an exported model, in 8 bits."""
+    model = Run(run.path, portable(run.config))
+    export_run(model, folder, "int8")
+    facts = facts_of(run, scored(run, run.folder), scored(run, folder))
     write_json(folder / CARD, facts)
-    write_text(model.card, card_of(facts))
+    write_text(folder / run.card.name, card_of(facts))
+    write_manifest(folder)
     return folder
 
 
-def scored(model: Run, text_of: Run) -> list[Evaluation]:
+def scored(run: Run, model: Path) -> list[Evaluation]:
     """The scores of a model on the test sets of a run; neither folder is changed."""
     with TemporaryDirectory() as place:
-        copy = Run(Path(place) / "run", text_of.config)
-        copy.path.mkdir()
-        copy.write_config()
-        for name, content in model.vocabulary().items():
-            (copy.path / name).write_bytes(content)
-        link_or_copy(model.weights, copy.weights)
-        if text_of.text.is_dir():  # where it is not, the text is read from data.dir
-            shutil.copytree(text_of.text, copy.text)
-        return evaluate_run(copy.path, [], None, "auto")
+        shutil.copytree(model, Path(place) / "run", ignore=shutil.ignore_patterns(*LEFT_OUT))
+        copy = Run(Path(place) / "run", run.config)
+        translator = Translator.load(copy.path, "cpu")
+        return [evaluate_set(copy, translator, one) for one in eval_sets(run)]
 
 
 def facts_of(run: Run, full: Sequence[Evaluation], small: Sequence[Evaluation]) -> Facts:

@@ -13,9 +13,9 @@ from peers.toolkit import (
     TARGET,
     WARMUP,
     Case,
+    Division,
     Job,
     Place,
-    Split,
     Toolkit,
     number_in,
     threaded,
@@ -23,7 +23,7 @@ from peers.toolkit import (
 
 
 def job(place: Place, case: Case) -> Job:
-    size, split = case.size, case.split
+    size, division = case.size, case.division
     vocabulary = str(place.text / "vocab.txt")
     source, target = (str(place.text / f"train.{language}") for language in (SOURCE, TARGET))
     config = {
@@ -47,14 +47,14 @@ def job(place: Place, case: Case) -> Job:
             "share_decoder_embeddings": True,
         },
         "training": {
-            "model_path": str(place.work / f"{size.name}-{split.pieces}"),
+            "model_path": str(place.work / f"{size.name}-{division.micro_batches}"),
             "world_size": 1,
             "gpu_ranks": [],
             "compute_dtype": "fp32",
             "batch_type": "tokens",
-            "batch_size": split.tokens,
+            "batch_size": division.tokens,
             "batch_size_multiple": 1,
-            "accum_count": [split.pieces],
+            "accum_count": [division.micro_batches],
             "bucket_size": 32_768,  # the corpus once; the default would read it nine times first
             "normalization": "tokens",
             "num_workers": 0,
@@ -71,13 +71,13 @@ def job(place: Place, case: Case) -> Job:
             "save_checkpoint_steps": ENDLESS,
         },
     }
-    path = place.work / f"{size.name}-{split.pieces}.yaml"
+    path = place.work / f"{size.name}-{division.micro_batches}.yaml"
     path.write_text(json.dumps(config, indent=2), encoding="utf-8")  # JSON is YAML
 
     def tokens(line: str) -> int | None:
-        """bsz has the mean over the pieces: source tokens, target tokens, sentences."""
+        """bsz has the mean over the micro-batches: source tokens, target tokens, sentences."""
         mean = number_in(r"Step .*; bsz: *\d+/ *(\d+)/", line)
-        return None if mean is None else round(mean * split.pieces)
+        return None if mean is None else round(mean * division.micro_batches)
 
     command = [str(place.python.with_name("eole")), "train", "-config", str(path)]
     return Job(command, threaded(place), tokens)
@@ -87,6 +87,6 @@ TOOLKIT = Toolkit(
     name="eole",
     # Its command imports aiohttp without asking for it.
     install=((TORCH, "numpy", "aiohttp"), ("eole==0.6.4",)),
-    splits=(Split(), Split(pieces=8), Split(pieces=4)),
+    divisions=(Division(), Division(micro_batches=8), Division(micro_batches=4)),
     job=job,
 )

@@ -13,9 +13,9 @@ from peers.toolkit import (
     TARGET,
     WARMUP,
     Case,
+    Division,
     Job,
     Place,
-    Split,
     Toolkit,
     number_in,
     threaded,
@@ -33,7 +33,7 @@ def prepare(place: Place) -> None:
 
 
 def job(place: Place, case: Case) -> Job:
-    size, processes = case.size, case.split.processes
+    size, processes = case.size, case.division.processes
     options: dict[str, object] = {"arch": "transformer", "share-all-embeddings": ""}
     for side in ("encoder", "decoder"):
         options |= {
@@ -53,8 +53,8 @@ def job(place: Place, case: Case) -> Job:
         "lr": RATE,
         "lr-scheduler": "inverse_sqrt",
         "warmup-updates": WARMUP,
-        "max-tokens": case.split.tokens,
-        "update-freq": case.split.pieces // processes,
+        "max-tokens": case.division.tokens,
+        "update-freq": case.division.micro_batches // processes,
         "max-update": ENDLESS,
         "num-workers": 0,
         "cpu": "",
@@ -74,7 +74,7 @@ def job(place: Place, case: Case) -> Job:
 
 
 def tokens(line: str) -> int | None:
-    """wpb counts the target tokens of all processes and pieces, end marks included."""
+    """wpb counts the target tokens of all processes and micro-batches, end marks included."""
     words = number_in(r'train_inner.*"wpb": "([\d.]+)"', line)
     return None if words is None else round(words)
 
@@ -83,11 +83,11 @@ TOOLKIT = Toolkit(
     name="fairseq",
     # A newer pip refuses the metadata of the omegaconf that fairseq asks for.
     install=(("pip<24.1",), (TORCH, "numpy"), ("fairseq==0.12.2",)),
-    splits=(
-        *(Split(), Split(pieces=4), Split(pieces=8)),
-        *(Split(pieces=2, processes=2), Split(pieces=4, processes=2)),
+    divisions=(
+        *(Division(), Division(micro_batches=4), Division(micro_batches=8)),
+        *(Division(micro_batches=2, processes=2), Division(micro_batches=4, processes=2)),
     ),
     prepare=prepare,
     job=job,
-    usual={"base": Split(pieces=4)},
+    usual={"base": Division(micro_batches=4)},
 )

@@ -14,9 +14,9 @@ from peers.toolkit import (
     TARGET,
     WARMUP,
     Case,
+    Division,
     Job,
     Place,
-    Split,
     Toolkit,
     number_in,
     threaded,
@@ -26,7 +26,7 @@ INSIDE = str(Path(__file__).parent.with_name("inside") / "run_joeynmt.py")
 
 
 def job(place: Place, case: Case) -> Job:
-    size, split = case.size, case.split
+    size, division = case.size, case.division
     vocabulary = str(place.text / "vocab.txt")
     side = {"level": "word", "voc_file": vocabulary, "max_length": 256, "lowercase": False}
     stack = {
@@ -39,7 +39,7 @@ def job(place: Place, case: Case) -> Job:
         "dropout": DROPOUT,
         "layer_norm": "pre",
     }
-    name = f"{size.name}-{split.pieces}"
+    name = f"{size.name}-{division.micro_batches}"
     config = {
         "name": name,
         "model_dir": str(place.work / name),
@@ -61,9 +61,9 @@ def job(place: Place, case: Case) -> Job:
             "learning_rate_warmup": WARMUP,
             "normalization": "tokens",
             "label_smoothing": SMOOTHING,
-            "batch_size": split.tokens,
+            "batch_size": division.tokens,
             "batch_type": "token",
-            "batch_multiplier": split.pieces,
+            "batch_multiplier": division.micro_batches,
             "shuffle": True,
             "epochs": ENDLESS,
             "updates": ENDLESS,
@@ -95,6 +95,6 @@ TOOLKIT = Toolkit(
     name="JoeyNMT",
     # It imports importlib_metadata without asking for it.
     install=((TORCH, "numpy", "importlib-metadata"), ("joeynmt==2.3.0",)),
-    splits=(Split(pieces=4),),
+    divisions=(Division(micro_batches=4),),
     job=job,
 )

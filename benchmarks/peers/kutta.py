@@ -18,9 +18,9 @@ from peers.toolkit import (
     UPDATE_TOKENS,
     WARMUP,
     Case,
+    Division,
     Job,
     Place,
-    Split,
     Toolkit,
     number_in,
 )
@@ -38,7 +38,7 @@ OPTIONS = {
 def config_of(case: Case, text: Path, folder: Path) -> str:
     """Settings of a run that neither saves nor validates while it is watched."""
     solver, _, option = case.method.partition("+")
-    size, split = case.size, case.split
+    size, division = case.size, case.division
     return f"""\
 run = '{folder}'
 
@@ -63,9 +63,9 @@ relu_dropout = {DROPOUT}
 [train]
 max_steps = {ENDLESS}
 batch_tokens = {UPDATE_TOKENS}
-pieces = {split.pieces}
-workers = {split.processes}
-lanes = {split.lanes}
+pieces = {division.micro_batches}
+workers = {division.processes}
+lanes = {division.lanes}
 lr = {RATE}
 warmup = {WARMUP}
 label_smoothing = {SMOOTHING}
@@ -80,8 +80,8 @@ seed = {SEED}
 def job(place: Place, case: Case, source: Path | None = None) -> Job:
     """A training by this Kutta, or by the code in another source folder."""
     environment = {"PYTHONPATH": str(source)} if source else {}  # it comes before what is installed
-    split = case.split
-    ways = (split.pieces, split.processes, split.lanes)
+    division = case.division
+    ways = (division.micro_batches, division.processes, division.lanes)
     name = "-".join(map(str, (case.size.name, case.method, *ways)))
     folder, config = place.work / name, place.work / f"{name}.toml"
     config.write_text(config_of(case, place.text, folder), encoding="utf-8")
@@ -111,13 +111,13 @@ def earlier(revision: str, folder: Path) -> Toolkit:
 
 
 # Both threads in every product, as most peers have it; and side by side.
-SPLITS = (Split(), Split(8), *(Split(pieces, lanes=2) for pieces in (8, 4, 2)))
-USUAL = {"tiny": Split(4, lanes=2), "base": Split(8, lanes=2)}  # by itself, on two cores
+DIVISIONS = (Division(), Division(8), *(Division(count, lanes=2) for count in (8, 4, 2)))
+USUAL = {"tiny": Division(4, lanes=2), "base": Division(8, lanes=2)}  # by itself, on two cores
 
 TOOLKIT = Toolkit(
     name="Kutta",
     install=((f"kutta=={__version__}",),),
-    splits=SPLITS,
+    divisions=DIVISIONS,
     job=job,
     methods=("euler", "rk2", "rk4", "rk4+recompute", "euler+bf16"),
     usual=USUAL,

@@ -10,9 +10,9 @@ from peers.toolkit import (
     UPDATE_TOKENS,
     WARMUP,
     Case,
+    Division,
     Job,
     Place,
-    Split,
     Toolkit,
     number_in,
 )
@@ -29,11 +29,11 @@ def prepare(place: Place) -> None:
 
 
 def job(place: Place, case: Case) -> Job:
-    """A worker for each thread; the delay cuts the share of each into pieces."""
+    """A worker for each thread; the delay cuts the share of each into micro-batches."""
     size, vocabulary = case.size, str(place.work / "vocab.yml")
     options: dict[str, object] = {
         "type": "transformer",
-        "model": place.work / f"{size.name}-{case.split.pieces}.npz",
+        "model": place.work / f"{size.name}-{case.division.micro_batches}.npz",
         "train-sets": f"{place.text}/train.{SOURCE} {place.text}/train.{TARGET}",
         "vocabs": f"{vocabulary} {vocabulary}",
         "tied-embeddings-all": "true",
@@ -55,7 +55,7 @@ def job(place: Place, case: Case) -> Job:
         "lr-warmup": WARMUP,
         "mini-batch": 1000,
         "mini-batch-words": UPDATE_TOKENS,
-        "optimizer-delay": max(1, case.split.pieces // place.threads),
+        "optimizer-delay": max(1, case.division.micro_batches // place.threads),
         "maxi-batch": 100,
         "max-length": 256,
         "shuffle-in-ram": "true",
@@ -81,7 +81,7 @@ def tokens(line: str) -> int | None:
 TOOLKIT = Toolkit(
     name="Marian",
     install=(("pymarian==1.12.42",),),
-    splits=(Split(), Split(pieces=4)),
+    divisions=(Division(), Division(micro_batches=4)),
     prepare=prepare,
     job=job,
 )

@@ -28,34 +28,34 @@ SIZES = (Size("tiny", 128, 256, 4, 4), Size("base", 512, 2048, 8, 6))
 
 
 @dataclass(frozen=True)
-class Split:
-    """How the tokens of an update are shared out: pieces, in processes or in Kutta's lanes."""
+class Division:
+    """How the tokens of an update are divided: micro-batches, in processes or Kutta's lanes."""
 
-    pieces: int = 1
+    micro_batches: int = 1
     processes: int = 1
     lanes: int = 1
 
     @property
     def tokens(self) -> int:
-        return UPDATE_TOKENS // self.pieces
+        return UPDATE_TOKENS // self.micro_batches
 
     def __str__(self) -> str:
-        pieces = f"{self.pieces} x " if self.pieces > 1 else ""
+        batches = f"{self.micro_batches} x " if self.micro_batches > 1 else ""
         processes = f", {self.processes} processes" if self.processes > 1 else ""
         lanes = f", {self.lanes} lanes" if self.lanes > 1 else ""
-        return f"{pieces}{self.tokens:,}{processes}{lanes}"
+        return f"{batches}{self.tokens:,}{processes}{lanes}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained, and how an update is split."""
+    """What is trained, and how an update is divided."""
 
     size: Size
     method: str
-    split: Split
+    division: Division
 
     def __str__(self) -> str:
-        return f"{self.size.name} {self.method} {self.split}"
+        return f"{self.size.name} {self.method} {self.division}"
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,12 @@ class Toolkit:
 
     name: str
     install: Steps
-    splits: tuple[Split, ...]
+    divisions: tuple[Division, ...]
     job: Callable[[Place, Case], Job]
     prepare: Callable[[Place], None] = lambda place: None  # what is not part of its training
     methods: tuple[str, ...] = ("euler",)
-    usual: dict[str, Split] = field(default_factory=dict[str, Split])  # by size; else the last
+    # By size; otherwise the last of the divisions.
+    usual: dict[str, Division] = field(default_factory=dict[str, Division])
 
     @property
     def version(self) -> str:

@@ -31,7 +31,7 @@ MIDDLE = {"ha": "center", "va": "center_baseline"}
 
 
 @dataclass(frozen=True)
-class Block:
+class Diagram:
     """An explicit method: `beta[i]` leads from stage i to stage i + 1, `gamma[i]` into the step."""
 
     title: str
@@ -43,7 +43,7 @@ class Block:
 
 
 BLOCKS = (
-    Block(
+    Diagram(
         "Residual block (Euler)",
         "first order, F once",
         (),
@@ -51,7 +51,7 @@ BLOCKS = (
         r"$y_{t{+}1} = y_t + F_1$",
         (r"$F_1 = F(y_t)$",),
     ),
-    Block(
+    Diagram(
         "RK2 block",
         "second order, F twice",
         ("1",),
@@ -59,7 +59,7 @@ BLOCKS = (
         r"$y_{t{+}1} = y_t + \frac{1}{2}\,(F_1 + F_2)$",
         (r"$F_1 = F(y_t) \quad F_2 = F(y_t + F_1)$",),
     ),
-    Block(
+    Diagram(
         "RK4 block",
         "fourth order, F four times",
         ("1/2", "1/2", "1"),
@@ -134,7 +134,7 @@ def field(axes: Axes, x: float, y: float, label: str):
     axes.text(x, y, label, color="white", fontsize=13, zorder=5, **MIDDLE)
 
 
-def draw(axes: Axes, block: Block, x: float):
+def draw(axes: Axes, block: Diagram, x: float):
     """One panel with its left edge at `x`: words above, wiring, words below."""
     middle = x + CENTRE
     height = PANEL_TOP - PANEL_BOTTOM

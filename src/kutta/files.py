@@ -26,6 +26,7 @@ from kutta.errors import InputError
 _TEMPORARY = re.compile(r"\.kutta-([0-9a-f]{8})-([0-9]{1,10})-.*\.tmp", re.DOTALL)
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 _NUMBERS = count()
+_CLEANED: set[str] = set()  # the folders that this process has written to
 _ABANDONED = 86_400  # seconds after which a temporary file of another machine is left over
 
 
@@ -44,6 +45,7 @@ def atomic_path(path: Path) -> Generator[Path]:
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            _clean_once(path.parent)
             remove(temporary)
             yield temporary
             _sync(temporary)
@@ -141,18 +143,30 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.fullmatch(name) is not None
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path, own: bool = True) -> None:
     """Delete the temporary files in a folder whose process was killed.
 
     Only those that `atomic_path` names, and none in a folder that is a symbolic link. A process of
-    another machine may still run, so its files stay for a day.
+    another machine may still run, so its files stay for a day. Those with the number of this
+    process are of an earlier one, unless it has begun to write here (`own`).
     """
     if folder.is_symlink() or not folder.is_dir():
         return
     for path in list(folder.iterdir()):
         owner = _TEMPORARY.fullmatch(path.name)
-        if owner and not path.is_symlink() and not _is_used(path, owner[1], int(owner[2])):
+        if owner is None or path.is_symlink() or (not own and int(owner[2]) == os.getpid()):
+            continue
+        if not _is_used(path, owner[1], int(owner[2])):
             remove(path)
+
+
+def _clean_once(folder: Path) -> None:
+    """Delete what killed processes have left in a folder, when this one first writes there."""
+    place = os.path.abspath(folder)
+    if place not in _CLEANED:
+        _CLEANED.add(place)
+        with suppress(OSError):  # a folder that may be written but not listed
+            remove_leftovers(folder, own=False)
 
 
 def _is_used(path: Path, host: str, process: int) -> bool:

@@ -8,7 +8,8 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,37 +84,60 @@ def read_table(path: Path, remedy: str) -> dict[str, Any]:
     return cast(dict[str, Any], values)
 
 
+def record_line(record: Mapping[str, Any]) -> str:
+    """A record as a line of JSON that ends in a checksum of all before it."""
+    text = json.dumps(record)
+    return f'{text[:-1]}, "{_SUM}": "{_sum(text)}"}}\n'
+
+
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file with one per line; a last line truncated by a crash is skipped.
 
-    Each has a `kind`, which is text, and a `step`, a number.
+    Each has a `kind`, which is text, and a `step`, a number. Either all have a checksum, or none,
+    as in files of earlier versions.
     """
     try:
         with open(path, "rb", opener=_open_now) as file:
-            number, raw = 1, file.readline(RECORD_BYTES)
-            while raw:
-                after = file.readline(RECORD_BYTES)
+            number, with_sums = 1, None
+            while raw := file.readline(RECORD_BYTES):
                 if raw.strip():
                     try:
-                        yield _record(raw)
+                        record, has_sum = _record(raw)
+                        if has_sum is not (has_sum if with_sums is None else with_sums):
+                            raise DocumentError("has no checksum, or others have none")
+                        with_sums = has_sum
+                        yield record
                     except DocumentError as error:
-                        if after:
-                            raise InputError(
-                                f"{path}, line {number} {error}; correct or remove that line."
-                            ) from None
-                number, raw = number + 1, after
+                        if not raw.endswith(b"\n") and not file.read(1):
+                            return
+                        raise InputError(
+                            f"{path}, line {number} {error}; correct or remove that line."
+                        ) from None
+                number += 1
     except OSError as error:
         raise InputError(
             f"Cannot read {path}: {error.strerror or error}; check its permissions."
         ) from None
 
 
-def _record(raw: bytes) -> dict[str, Any]:
+_SUM = "crc32"
+
+
+def _sum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def _record(raw: bytes) -> tuple[dict[str, Any], bool]:
+    """The record of a line, and whether it has a checksum, which is checked."""
     value = parse_json(_decoded(raw))
-    if isinstance(value, dict):
-        record = cast(dict[str, Any], value)
-        if isinstance(record.get("kind"), str) and type(record.get("step")) is int:
-            return record
+    if not isinstance(value, dict):
+        raise DocumentError("is not a record of training, with a kind and a step")
+    record = cast(dict[str, Any], value)
+    stated = record.pop(_SUM, None)
+    if stated is not None and stated != _sum(json.dumps(record)):
+        raise DocumentError("is damaged: it does not match its checksum")
+    if isinstance(record.get("kind"), str) and type(record.get("step")) is int:
+        return record, stated is not None
     raise DocumentError("is not a record of training, with a kind and a step")
 
 

@@ -123,13 +123,26 @@ def test_finding_and_listing_load_no_torch() -> None:
 
 def test_a_model_translates_with_its_8_bit_weights(box: Path, finished: Path) -> None:
     found = Translator.load("xx-yy")
+    assert found.precision == "int8"
     exact = Run.load(finished).load_model().state_dict()
-    for name, tensor in found.models[0].state_dict().items():
+    for name, tensor in Run.load("xx-yy").load_model().state_dict().items():
         assert tensor.dtype == torch.float32
         assert torch.allclose(tensor, exact[name], atol=float(exact[name].abs().max()) / 250)
     answer = kutta("translate", "xx-yy", stdin="\n".join(LINES).encode())
     assert answer.out.split("\n")[:-1] == found.translate(LINES)
     assert any(found.translate(LINES))
+
+
+def test_translating_with_a_model_loads_no_torch(box: Path) -> None:
+    code = (
+        "import sys, kutta.box\nfrom pathlib import Path\n"
+        f"kutta.box.BOX = Path({str(box)!r})\n"
+        "from kutta import Translator\nprint(Translator.load('xx-yy').translate(['ba be'])[0])\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{Translator.load('xx-yy').translate(['ba be'])[0]}\n"
 
 
 def test_models_and_runs_form_an_ensemble(box: Path, finished: Path) -> None:

@@ -13,6 +13,7 @@ from ship import LIMIT, card_of, scores_of, ship, size_of
 from kutta.commands import evaluate_run
 from kutta.config import Config
 from kutta.errors import InputError
+from kutta.integrity import write_manifest
 from kutta.metrics import Score
 from kutta.model.weights import read_shapes, read_tensors
 from kutta.runs import Run
@@ -45,6 +46,9 @@ def test_a_model_has_these_files_and_no_others(full_box: Path) -> None:
         "xx-yy/card.json",
         "xx-yy/checksums.json",
         "xx-yy/config.json",
+        "xx-yy/decoder.onnx",
+        "xx-yy/encoder.onnx",
+        "xx-yy/export.json",
         "xx-yy/model.safetensors",
         "xx-yy/tokenizer.model",
     ]
@@ -84,7 +88,9 @@ def test_the_card_has_the_scores_of_both_weights(
 ) -> None:
     card = json.loads((full_box / "xx-yy" / "card.json").read_text())
     full, small = copy_of(finished, tmp_path / "full"), copy_of(finished, tmp_path / "small")
-    shutil.copy(full_box / "xx-yy" / "model.safetensors", small)
+    for name in ("model.safetensors", "encoder.onnx", "decoder.onnx", "export.json"):
+        shutil.copy(full_box / "xx-yy" / name, small)
+    write_manifest(small)
     (of_full,), (of_small,) = (evaluate_run(run, [], None, "cpu") for run in (full, small))
     expected = {
         score.name: (score.value, other.value, score.signature)

@@ -68,7 +68,11 @@ def test_a_model_has_the_files_of_a_model_only(name: str) -> None:
     assert sorted(path.name for path in MODELS[name].iterdir()) == [
         "README.md",
         "card.json",
+        "checksums.json",
         "config.json",
+        "decoder.onnx",
+        "encoder.onnx",
+        "export.json",
         "model.safetensors",
         "tokenizer.model",
     ]

@@ -14,7 +14,10 @@ import pytest
 from kutta.box import BOX
 
 ROOT = Path(__file__).parents[2]
-FILES = {"README.md", "card.json", "config.json", "model.safetensors", "tokenizer.model"}
+FILES = {
+    *("README.md", "card.json", "checksums.json", "config.json", "export.json"),
+    *("decoder.onnx", "encoder.onnx", "model.safetensors", "tokenizer.model"),
+}
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from tests.test_cli import is_one_sentence, kutta
 
 RAW = ["The cat sits on the mat.", "It is late, isn't it?", "A dog barks!"]
 TOKENISED = ["The cat sits on the mat .", "It is late , isn &apos;t it ?", "A dog barks !"]
-PIECES = ["The c@@ at sits on the m@@ at .", "It is late , is@@ n't it ?", "A dog bar@@ ks !"]
+SUBWORDS = ["The c@@ at sits on the m@@ at .", "It is late , is@@ n't it ?", "A dog bar@@ ks !"]
 BARE = ["the cat sits on the mat", "it is late", "a dog barks"]
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> dict[str, Path]:
-    texts = {"raw": RAW, "tokenised": TOKENISED, "pieces": PIECES, "bare": BARE}
+    texts = {"raw": RAW, "tokenised": TOKENISED, "subwords": SUBWORDS, "bare": BARE}
     for name, lines in texts.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     return {name: tmp_path / name for name in texts}
@@ -30,7 +30,7 @@ def written(tmp_path: Path) -> dict[str, Path]:
         ("raw", ("--metric", "chrf"), ""),
         ("tokenised", (), "this text looks tokenised; use BLEU"),
         ("tokenised", ("--metric", "bleu"), ""),
-        ("pieces", (), "BPE pieces (@@)"),
+        ("subwords", (), "subwords (@@)"),
         ("bare", (), ""),
     ],
 )

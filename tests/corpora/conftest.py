@@ -10,7 +10,7 @@ import pytest
 
 
 @dataclass
-class Plan:
+class Reply:
     """How one request is answered."""
 
     status: int = 200
@@ -42,8 +42,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.etag = '"1"'
-        self.plans: dict[str, list[Plan]] = {}
-        self.usual = Plan()
+        self.plans: dict[str, list[Reply]] = {}
+        self.usual = Reply()
         self.seen: list[Seen] = []
         self.closing = threading.Event()
 
@@ -78,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(206, piece, plan, range_)
         return self.answer(200, body, plan)
 
-    def start_of(self, plan: Plan) -> int:
+    def start_of(self, plan: Reply) -> int:
         wanted = self.headers.get("Range", "")
         unchanged = self.headers.get("If-Range", self.server.etag) == self.server.etag
         if not (plan.ranges and wanted and unchanged):
@@ -86,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         return int(wanted.removeprefix("bytes=").removesuffix("-"))
 
     def answer(
-        self, status: int, body: bytes, plan: Plan, headers: dict[str, str] | None = None
+        self, status: int, body: bytes, plan: Reply, headers: dict[str, str] | None = None
     ) -> None:
         kept = body[: plan.cut if plan.cut is not None else plan.stall]
         asked = self.headers.get("Range", ""), self.headers.get("If-Range", "")

@@ -38,15 +38,15 @@ def sentences(path: Path, text: list[str], size: int, shared: bool = True) -> li
     return [*vocabulary_warnings(store, Tokenizers(source, target), size)]
 
 
-def test_pieces_that_are_frequent_enough_are_supported(tmp_path: Path) -> None:
+def test_subwords_that_are_frequent_enough_are_supported(tmp_path: Path) -> None:
     assert sentences(tmp_path / "a", lines(20), 800) == []
 
 
-def test_pieces_that_are_mostly_rare_are_not(tmp_path: Path) -> None:
-    """1,000 words, each three times: most pieces of 1,200 are whole words."""
+def test_subwords_that_are_mostly_rare_are_not(tmp_path: Path) -> None:
+    """1,000 words, each three times: most subwords of 1,200 are whole words."""
     (told,) = sentences(tmp_path / "a", lines(3), 1200)  # 3,000 words
     assert told.startswith("data.vocab_size = 1200 is more than the training text supports: ")
-    assert "% of the pieces occur fewer than 10 times; lower it, e.g. to 500." in told
+    assert "% of the subwords occur fewer than 10 times; lower it, e.g. to 500." in told
     share = int(told.split(": ")[1].split("%")[0])
     assert 50 < share <= 100
 
@@ -57,14 +57,14 @@ def test_a_piece_for_each_hundred_tokens_is_suggested(tmp_path: Path) -> None:
     assert told.endswith("lower it, e.g. to 1200.")
 
 
-def test_fewer_pieces_than_asked_for_are_told(tmp_path: Path) -> None:
+def test_fewer_subwords_than_asked_for_are_told(tmp_path: Path) -> None:
     (told,) = sentences(tmp_path / "a", lines(20), 8000)
     assert "is more than the training text supports: it has only 1," in told
 
 
 def test_each_side_is_told_of_its_own_vocabulary(tmp_path: Path) -> None:
     told = sentences(tmp_path / "a", lines(3), 700, shared=False)
-    assert ["source pieces" in told[0], "target pieces" in told[1]] == [True, True]
+    assert ["source subwords" in told[0], "target subwords" in told[1]] == [True, True]
 
 
 def test_a_small_vocabulary_and_split_text_are_not_told(tmp_path: Path) -> None:

@@ -91,12 +91,12 @@ def test_bpe_learns_from_a_sample_of_a_large_corpus(monkeypatch):
     assert len(sampled) <= 4 + 256 + 1 + 2 * 101
 
 
-def test_a_small_corpus_gives_fewer_pieces_than_asked_for():
+def test_a_small_corpus_gives_fewer_subwords_than_asked_for():
     assert 4 + 256 < len(BPE.learn(["hello world"], 50_000)) < 300
 
 
 def test_a_vocabulary_too_small_for_the_characters_says_how_many_are_needed():
-    with pytest.raises(InputError, match=r"data\.vocab_size = 100 is too small.* \d+ pieces"):
+    with pytest.raises(InputError, match=r"data\.vocab_size = 100 is too small.* \d+ entries"):
         BPE.learn(TEXT, 100)
 
 

@@ -12,10 +12,10 @@ from kutta.documents.lines import translate_lines
 def test_one_line_out_for_each_line_in(lines: list[str]) -> None:
     asked: list[str] = []
 
-    def upper(pieces: Iterable[str]) -> Iterator[str]:
-        for piece in pieces:
-            asked.append(piece)
-            yield piece.upper()
+    def upper(sentences: Iterable[str]) -> Iterator[str]:
+        for sentence in sentences:
+            asked.append(sentence)
+            yield sentence.upper()
 
     def is_short(line: str) -> bool:
         return len(line) <= 10
@@ -34,7 +34,11 @@ def test_lines_are_read_one_by_one() -> None:
             yield line
 
     new = translate_lines(
-        lines(), lambda pieces: map(str.upper, pieces), lambda s: len(s) < 9, "en", lambda _: True
+        lines(),
+        lambda read: map(str.upper, read),
+        lambda s: len(s) < 9,
+        "en",
+        lambda _: True,
     )
     assert next(new) == "ONE. TWO. THREE."
     assert read == ["One. Two. Three."]

@@ -14,11 +14,14 @@ from kutta.config import DecodeConfig, ModelConfig
 from kutta.data.tokenizer import EOS
 from kutta.errors import InputError
 from kutta.export.export import export_run, write_model
+from kutta.export.shared import read_stored
 from kutta.integrity import write_manifest
 from kutta.model.transformer import build_model
+from kutta.model.weights import own_tensors, read_tensors
 from kutta.ode.methods import METHODS
 from kutta.runs import Run
-from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, Exported, Facts
+from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, WEIGHTS, Exported, Facts
+from kutta.runtime.external import external_data
 from kutta.runtime.session import Session
 from kutta.translate import Translator, beam_search, workers
 from kutta.translate.exported import ExportedModel
@@ -195,6 +198,12 @@ def test_a_graph_that_reads_another_file_is_refused(folder: Path, tmp_path: Path
     assert "another file" in damage(folder, tmp_path / "a", outside)
 
 
+def test_equal_models_are_equal_files(folder: Path, toy_run: Path, tmp_path: Path) -> None:
+    export_run(Run.load(toy_run), tmp_path / "again")
+    for file in folder.iterdir():
+        assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
 def test_an_export_never_overwrites(toy_run: Path, folder: Path) -> None:
     with pytest.raises(InputError, match="already exists"):
         export_run(Run.load(toy_run), folder)
@@ -254,3 +263,32 @@ def test_what_an_export_cannot_do_is_said(
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         Translator.load(folder, "auto" if options else "cuda", **options)
+
+
+@pytest.mark.parametrize("vocabulary", [96, 101, 4200])  # padded, and in several chunks
+def test_graphs_in_8_bits_read_their_matrices_from_one_file(
+    tmp_path: Path, vocabulary: int
+) -> None:
+    """Each matrix is there once; tables of the same model in fp32 differ by rounding only."""
+    model = model_of(vocabulary=vocabulary, noise=0.01, d_model=64, ffn=96)
+    write_model(model, tmp_path, "int8", "", "step:1")
+    stored = {one.name: one for one in read_stored(tmp_path / WEIGHTS)}
+    assert len(stored) > 10
+    used: set[str] = set()
+    for name in (ENCODER, DECODER):
+        graph = onnx.load(tmp_path / name, load_external_data=False).graph
+        for tensor in graph.initializer:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                place = {entry.key: entry.value for entry in tensor.external_data}
+                matrix = stored[tensor.name.removeprefix("stored.").partition("[")[0]]
+                begin, end = int(place["offset"]), int(place["offset"]) + int(place["length"])
+                assert place["location"] == WEIGHTS
+                assert matrix.offset <= begin < end <= matrix.offset + matrix.codes.size
+                used.add(matrix.name)
+            elif tensor.data_type == onnx.TensorProto.INT8:
+                assert not onnx.numpy_helper.to_array(tensor).any(), "only padding is left"
+        assert external_data(tmp_path / name) == {WEIGHTS}
+    assert used == stored.keys()
+    restored, original = read_tensors(tmp_path / WEIGHTS), own_tensors(model)
+    for name, tensor in original.items():
+        assert torch.allclose(restored[name], tensor, atol=float(tensor.abs().max()) / 250)

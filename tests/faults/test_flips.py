@@ -65,6 +65,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "store/train.arrow": lambda run: pairs(run, "train"),
     "store/valid.arrow": lambda run: pairs(run, "valid"),
     "store/report.json": report,
+    "metrics.jsonl": lambda run: Run.load(run).records(),
     "store/checksums.json": lambda run: pairs(run, "train"),
     "text/valid.source": validation,
     "text/valid.target": validation,

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kutta.integrity import MANIFEST
 from tests.test_cli import Answer, is_one_sentence, kutta
 
 SECRET = "ba be\nbi bo\n"
@@ -35,6 +36,8 @@ def run(tmp_path: Path, toy_run: Path) -> Iterator[Path]:
     global opened
     folder = tmp_path / "downloads" / "run"
     shutil.copytree(toy_run, folder)
+    for manifest in folder.rglob(MANIFEST):  # who writes a folder writes its checksums too
+        manifest.unlink()
     for name in ("secret", "secret.xx", "secret.yy", "secret.toml", "run.yy"):
         (tmp_path / name).write_text(SECRET)
     (tmp_path / "elsewhere").mkdir()

@@ -34,9 +34,13 @@ def test_every_json_value_comes_back(value: Any, ascii_only: bool) -> None:
     assert parse_json(json.dumps(value, ensure_ascii=ascii_only)) == value
 
 
+def has_a_long_number(text: str) -> bool:
+    return re.search(rf"\d{{{DIGITS + 1},}}", text) is not None
+
+
 @given(st.text() | MARKS)
 def test_any_text_is_json_for_us_where_it_is_for_python(text: str) -> None:
-    assume(not re.search(rf"\d{{{DIGITS + 1}}}", text))  # which is refused on purpose
+    assume(not has_a_long_number(text))
     try:
         expected: Any = json.loads(text)
     except ValueError:
@@ -48,6 +52,7 @@ def test_any_text_is_json_for_us_where_it_is_for_python(text: str) -> None:
 
 @given(st.text() | MARKS)
 def test_any_text_is_toml_for_us_where_it_is_for_python(text: str) -> None:
+    assume(not has_a_long_number(text))
     try:
         expected = tomllib.loads(text)
     except ValueError:

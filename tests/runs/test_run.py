@@ -125,17 +125,3 @@ def test_what_is_no_run_is_told(tmp_path: Path) -> None:
     for text in ("[]", "{}", "{", '{"run": "a"}'):
         (tmp_path / "config.json").write_text(text)
         assert not Run.is_at(tmp_path)
-
-
-def test_names_of_files_are_written_in_one_package_only() -> None:
-    """Elsewhere a run's files are reached through Run and Checkpoint."""
-    package = Path(__file__).parents[2] / "src" / "kutta"
-    names = ("config.json", "model.safetensors", "optimizer.safetensors", "state.json")
-    names += ("metrics.jsonl", "train.log", "report.json", "train.arrow", "valid.arrow")
-    for file in package.rglob("*.py"):
-        if file.parent.name == "runs" or file.name == "prepare.py":
-            continue
-        code = [line for line in file.read_text().splitlines() if '"' in line]
-        for name in names:
-            found = [line for line in code if f'/ "{name}"' in line or f'== "{name}"' in line]
-            assert not found, f"{file.relative_to(package)}: {found}"

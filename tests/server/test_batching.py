@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kutta.server.batching import BATCH_SENTENCES, WINDOW, Batcher, Scored, all_of
-from kutta.server.limits import RequestError
+from kutta.server.limits import Limits, RequestError
 
 Call = tuple[list[str], int]
 
@@ -38,7 +38,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def batcher(recorder: Recorder) -> Iterator[Batcher]:
-    one = Batcher(recorder, 1000, "test")
+    one = Batcher(recorder, Limits(waiting=1000), "test")
     yield one
     recorder.gate.set()
     one.close()
@@ -148,6 +148,24 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_back(
     asyncio.run(go())
 
 
+def test_what_could_not_begin_in_time_is_refused_at_once(recorder: Recorder) -> None:
+    batcher = Batcher(recorder, Limits(waiting=10_000, seconds=1), "test")
+
+    async def go() -> None:
+        first = await occupied(batcher, recorder)
+        waiting = asyncio.create_task(ask(batcher, ["x" * 50] * 60))  # 6 s at the rate of the start
+        await asyncio.sleep(0.02)
+        with pytest.raises(RequestError) as refused:
+            await ask(batcher, ["too late"])
+        assert (refused.value.status, refused.value.retry_after) == (429, 6)
+        recorder.gate.set()
+        await asyncio.gather(first, waiting)
+        await ask(batcher, ["in time"])
+
+    asyncio.run(go())
+    batcher.close()
+
+
 def test_an_empty_queue_takes_a_request_of_any_size(batcher: Batcher) -> None:
     assert asyncio.run(ask(batcher, ["x" * 5000])) == ["X" * 5000]
 
@@ -171,8 +189,46 @@ def test_a_single_request_waits_a_few_milliseconds_at_most(batcher: Batcher) -> 
     assert asyncio.run(go()) < 0.05, "the machine may be busy; the best of 20"
 
 
+def test_idle_threads_share_what_waits(recorder: Recorder) -> None:
+    """A long text uses every core; a sentence alone is one batch."""
+    recorder.gate.clear()
+    batcher = Batcher(recorder, Limits(waiting=1000), "test", threads=2)
+
+    async def go() -> list[str]:
+        task = asyncio.create_task(ask(batcher, [f"s{n}" for n in range(7)]))
+        while len(recorder.calls) < 2:
+            await asyncio.sleep(0.001)
+        recorder.gate.set()
+        return await asyncio.wait_for(task, 5)
+
+    assert asyncio.run(asyncio.wait_for(go(), 10)) == [f"S{n}" for n in range(7)]
+    assert sorted(recorder.calls) == [(["s0", "s1", "s2", "s3"], 1), (["s4", "s5", "s6"], 1)]
+    assert asyncio.run(ask(batcher, ["alone"])) == ["ALONE"]
+    assert recorder.calls[2:] == [(["alone"], 1)]
+    batcher.close()
+
+
+def test_a_thread_goes_on_while_another_is_busy(recorder: Recorder) -> None:
+    batcher = Batcher(recorder, Limits(waiting=1000), "test", threads=2)
+
+    async def go() -> None:
+        first = await occupied(batcher, recorder)
+        second = asyncio.create_task(ask(batcher, ["second"]))
+        while len(recorder.calls) < 2:
+            await asyncio.sleep(0.001)
+        assert batcher.waiting == 0
+        third = asyncio.create_task(ask(batcher, ["third"]))
+        await asyncio.sleep(0.02)
+        assert batcher.waiting == len("third")
+        recorder.gate.set()
+        await asyncio.gather(first, second, third)
+
+    asyncio.run(asyncio.wait_for(go(), 10))
+    batcher.close()
+
+
 def test_closing_finishes_what_waits(recorder: Recorder) -> None:
-    batcher = Batcher(recorder, 1000, "test")
+    batcher = Batcher(recorder, Limits(waiting=1000), "test")
 
     async def go() -> list[str]:
         first = await occupied(batcher, recorder)

@@ -4,10 +4,12 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kutta.server.models import load_models
 from tests.server.conftest import Running, engine_of, fake_model, running
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -230,11 +232,29 @@ def test_the_view_of_the_solver(browser: Any, toy_served: Running) -> None:
 
 
 def test_the_view_says_why_it_is_not_there(browser: Any, served: Running) -> None:
-    with opened(browser, served, "/#inside") as page:
-        expect(page.locator("#inside-notice")).to_have_text(
-            re.compile("needs a run directory; en-de is an exported model")
-        )
+    reason = re.compile("needs the run directory and PyTorch; en-de is an exported model")
+    asked: list[str] = []
+    with opened(browser, served) as page:
+        page.on("request", lambda request: asked.append(request.url))
+        page.locator("#source").fill("Hello.")
+        expect(page.locator("#target")).to_have_text("Hello.>de")
+        page.locator("#to-inside").click()
+        expect(page.locator("#inside-notice")).to_have_text(reason)
         expect(page.locator("#sentence-form")).to_be_hidden()
+        page.wait_for_timeout(600)  # longer than the page waits before it asks
+        expect(page.locator("#inside-notice")).to_have_text(reason)
+    assert not [url for url in asked if "/inside/" in url]
+
+
+def test_the_view_tells_models_that_it_shows_from_others(browser: Any, toy_run: Path) -> None:
+    models = [fake_model("en", "de"), *load_models([str(toy_run)], "cpu")]
+    with running(models) as one, opened(browser, one) as page:
+        page.locator("#to-inside").click()
+        expect(page.locator("#inside-notice")).to_have_text(re.compile("en-de is an exported"))
+        expect(page.locator("#pair option")).to_have_text(["xx → yy"])
+        page.locator("#sentence").fill("ba be bi")
+        page.locator("#trajectory svg").wait_for()
+        expect(page.locator("#inside-notice")).to_be_hidden()
 
 
 def test_the_page_of_the_api(browser: Any, served: Running) -> None:

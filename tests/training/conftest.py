@@ -106,7 +106,7 @@ HERE = Machine(cores=1, threads=1)
 
 
 def _uncut(settings: TrainConfig) -> TrainConfig:
-    """Batches in one piece, unless pieces are asked for."""
+    """Batches in one micro-batch, unless more are asked for."""
     return settings.model_copy(update={"pieces": settings.pieces or 1})
 
 

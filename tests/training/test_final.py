@@ -66,6 +66,7 @@ def test_the_usual_choice_is_the_first_candidate_also_if_it_is_one_checkpoint(
     assert steps_of(candidates(of_kind(run, "average"), best_step=4)) == [[8]]
     found = candidates(of_kind(run, "validated"), best_step=4)
     assert steps_of(found) == [[8], [6, 8], [4, 6, 8], [4]]
+    assert found[0].name == "the last checkpoint, step 8"
 
 
 def validation(loss: float, bleu: float | None = None) -> Validation:

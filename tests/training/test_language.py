@@ -50,10 +50,10 @@ def test_perplexity_per_word_is_that_of_plain_arithmetic(trained: Config) -> Non
     assert f"{words:,} words" in score.details
 
 
-def test_pieces_of_words_do_not_lower_the_perplexity_of_a_word(
+def test_subwords_of_words_do_not_lower_the_perplexity_of_a_word(
     configure: Configure, silent: Console
 ) -> None:
-    """exp(nll per token x tokens / words): with two pieces a word, the square of the token's."""
+    """exp(nll per token x tokens / words): with two subwords a word, the square of the token's."""
     config = configure(*LANGUAGE, "data.tokenizer=bpe", "data.vocab_size=290")
     train(config, console=silent)
     run = Path(config.run)

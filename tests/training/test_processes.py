@@ -1,6 +1,5 @@
 """Processes that start, fail, are killed and restarted: nothing is lost, nobody is left behind."""
 
-import json
 import os
 import resource
 import signal
@@ -22,6 +21,7 @@ from safetensors.numpy import load_file
 from kutta.config import Config
 from kutta.errors import InputError
 from kutta.runs.checkpoints import list_checkpoints
+from kutta.runs.run import read_records
 from kutta.training import opening
 from kutta.training import run as run_module
 from kutta.training.parallel.group import (
@@ -177,8 +177,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def train_records(run: Path, kind: str = "train") -> list[dict[str, Any]]:
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+    return [record for record in read_records(run / "metrics.jsonl") if record["kind"] == kind]
 
 
 def assert_as_uninterrupted(run: Path, straight: Path, steps: int) -> None:

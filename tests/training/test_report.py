@@ -161,7 +161,9 @@ def strict_records(run: Path) -> list[dict[str, Any]]:
         raise ValueError(f"{constant} is not JSON")
 
     lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line, parse_constant=refuse) for line in lines]
+    records = [json.loads(line, parse_constant=refuse) for line in lines]
+    assert all(len(record.pop("crc32")) == 8 for record in records)
+    return records
 
 
 def test_a_validation_is_recorded_with_the_signature_of_its_score(tmp_path: Path) -> None:

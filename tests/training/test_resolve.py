@@ -1,4 +1,4 @@
-"""What the device decides, pieces of a batch and precision: once, and kept for the whole run."""
+"""What the device decides, micro-batches and precision: once, and kept for the whole run."""
 
 import json
 from pathlib import Path
@@ -192,7 +192,7 @@ def test_a_run_keeps_its_precision_where_another_device_would_have_another(
 def test_another_config_is_told_as_such_and_not_by_pieces_that_nobody_set(
     configure: Configure, silent: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pieces of the run would not fit the smaller batches of the other config."""
+    """The micro-batches of the run would not fit the smaller batches of the other config."""
     monkeypatch.setattr(division_module, "_per_batch", lambda *_: 4)
     train(configure("train.batch_tokens=320", "data.max_length=70"), console=silent)
     other = configure("train.batch_tokens=160", "data.max_length=70")

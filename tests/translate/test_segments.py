@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kutta.config import DataConfig
 from kutta.data.tokenizer import BOS, PAD
 from kutta.translate.loops import EVERY, LONGEST_PERIOD, SHORTEST_LOOP, looping
 from kutta.translate.segments import join, longest_source, split
@@ -92,8 +91,7 @@ def test_translations_are_joined_by_rank() -> None:
 
 @pytest.mark.parametrize(("trained", "limit"), [(10, 256), (256, 256), (700, 700), (99_999, 4096)])
 def test_the_limit_is_that_of_training(trained: int, limit: int) -> None:
-    data = DataConfig(dir="d", source="xx", target="yy", max_length=trained)
-    assert longest_source(data) == limit
+    assert longest_source(trained) == limit
 
 
 # ---- loops --------------------------------------------------------------------------------------

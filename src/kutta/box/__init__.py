@@ -1,9 +1,11 @@
 """The models in the box: trained models that are shipped with Kutta, a folder each.
 
-en-de/  config.json  tokenizer.model  model.safetensors (8 bits)  card.json  README.md
+en-de/  config.json  tokenizer.model  model.safetensors (8 bits)  encoder.onnx  decoder.onnx
+        export.json  checksums.json  card.json  README.md
 
-A model is a run directory without what only training needs, so it is read as every run is. Its name
-stands for it wherever a run is read. `tools/ship.py` makes it from a finished run.
+A model is an exported model, which translates without torch, and a run directory without what only
+training needs, so it is read as every run is. Its name stands for it wherever a run is read.
+`tools/ship.py` makes it from a finished run.
 """
 
 import difflib

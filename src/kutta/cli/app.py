@@ -37,8 +37,8 @@ class Command(TyperCommand):
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        pieces = super().collect_usage_pieces(ctx)
-        return [piece.replace("{", "").replace("}", "") for piece in pieces]
+        words = super().collect_usage_pieces(ctx)
+        return [word.replace("{", "").replace("}", "") for word in words]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}

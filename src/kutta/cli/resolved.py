@@ -37,8 +37,8 @@ class Setting:
 
 def resolved_settings(what: Path, overrides: Sequence[str]) -> list[Setting]:
     """Every setting of a config, a preset or a run, with what was resolved when its run started."""
+    from kutta.contained import check_contained
     from kutta.runs import Run
-    from kutta.runs.contained import check_contained
     from kutta.runs.device import as_started
     from kutta.runs.run import CONFIG
 

@@ -16,7 +16,8 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="MODEL",
-            help="Give run directories or names of models in the box, one for each language pair.",
+            help="Give run directories, exported models or names of models in the box, one for "
+            "each language pair.",
             show_default="all models in the box",
             autocompletion=run_names,
         ),

@@ -98,6 +98,15 @@ def translate(
         bool,
         typer.Option("--resume", help="Continue --output where a killed command stopped."),
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Translate on the Ray cluster at this address, or at auto, with an exported "
+            "model; each task then has --workers N cores, by default 1.",
+            show_default="on this machine",
+        ),
+    ] = None,
     json: AsJson = False,
     **search: Unpack[SearchOptions],
 ) -> None:
@@ -123,7 +132,18 @@ def translate(
     sampling = Sampling(**given) if sample else None  # type: ignore[arg-type]
     runs, input = _without_file(runs, input)
     translate_text(
-        runs, input, output, n_best, sampling, device, json, checkpoint, workers, resume, **search
+        runs,
+        input,
+        output,
+        n_best,
+        sampling,
+        device,
+        json,
+        checkpoint,
+        workers,
+        resume,
+        ray,
+        **search,
     )
 
 

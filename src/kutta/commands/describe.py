@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from kutta.config import Config
+from kutta.contained import check_contained
 from kutta.data.prepare import expected_vocabulary
 from kutta.errors import InputError
 from kutta.model.arithmetic import cost_of
 from kutta.model.transformer import build_model
 from kutta.runs import Run
-from kutta.runs.contained import check_contained
 from kutta.runs.run import CONFIG
 from kutta.training.card import depth, unusual
 

@@ -174,16 +174,16 @@ def _explain(
     hypothesis: Path, system: Lines, references: list[Lines], names: Sequence[str], tokens: Tokens
 ) -> None:
     """Say where a score is not what the user is likely to expect."""
-    pieces = any("@@ " in line for text in (system, *references) for line in text)
+    subwords = any("@@ " in line for text in (system, *references) for line in text)
     owner = _run_of(hypothesis)
-    if owner and (differences := _differences(owner, names, tokens, pieces)):
+    if owner and (differences := _differences(owner, names, tokens, subwords)):
         remark(
             f"`kutta evaluate` scored {hypothesis} otherwise ({', '.join(differences)}); add "
             f"--run {owner.path} for its numbers."
         )
         return
-    if pieces:
-        remark("the text has BPE pieces (@@), which are scored as words; join them first.")
+    if subwords:
+        remark("the text has subwords (@@), which are scored as words; join them first.")
         return
     tokenised = [_is_tokenised(text) for text in (system, *references)]
     if False in tokenised and "bleu" in names and not tokens.language:
@@ -203,7 +203,7 @@ def _run_of(hypothesis: Path) -> Run | None:
     return None
 
 
-def _differences(run: Run, names: Sequence[str], tokens: Tokens, pieces: bool) -> list[str]:
+def _differences(run: Run, names: Sequence[str], tokens: Tokens, subwords: bool) -> list[str]:
     """What `kutta evaluate` does otherwise."""
     data, found = run.config.data, list[str]()
     split = data.tokenizer == "split"
@@ -215,8 +215,8 @@ def _differences(run: Run, names: Sequence[str], tokens: Tokens, pieces: bool) -
             found.append(f"with{'' if data.split_compounds else 'out'} --split-compounds")
     if tokens.lowercase:
         found.append("without --lowercase")
-    if split and pieces:
-        found.append("with BPE pieces joined")
+    if split and subwords:
+        found.append("with subwords joined")
     if data.raw_references and {"sacrebleu", "chrf"} & set(names):
         found.append("detokenised, against raw references")
     return found

@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import tee
 from pathlib import Path
 from typing import Any, TextIO, Unpack
 
+from kutta.commands.cluster import answers_on_cluster, check_clustered
 from kutta.commands.document import check_document, translate_document
 from kutta.commands.output import text_output
 from kutta.commands.progress import progress, remark, uninterrupted
@@ -19,7 +20,7 @@ from kutta.documents.formats import Job, format_of
 from kutta.documents.lines import translate_lines
 from kutta.documents.sentences import is_short
 from kutta.errors import InputError
-from kutta.runtime import is_exported
+from kutta.runtime import find_exported
 from kutta.translate.segments import Scored
 from kutta.translate.translator import Options, Translator
 
@@ -35,12 +36,14 @@ def translate_text(
     checkpoint: str | None = None,
     workers: int | None = None,
     resume: bool = False,
+    ray: str | None = None,
     **search: Unpack[SearchOptions],
 ) -> None:
     """Translate a document, or a file or standard input line by line.
 
     On Ctrl-C the lines translated so far are in the output, and KeyboardInterrupt says how many. Of
     a document nothing is written. With `resume` the same call continues an output that was begun.
+    `ray` is the address of a Ray cluster that translates.
     """
     document = input if input is not None and format_of(input) else None
     if document:
@@ -48,6 +51,8 @@ def translate_text(
     if resume:
         output = check_resumable(output, document, n_best == 1 or as_json, sampling is not None)
     folders = [chosen_folder(folder, checkpoint) for folder in runs]
+    if ray is not None:
+        check_clustered(folders, document, sampling is not None)
     translator = Translator.load(folders, device, remark, workers)
     (source, target), options = translator.languages, Options(sampling=sampling, **search)
     if document:
@@ -57,16 +62,18 @@ def translate_text(
             translate_document(document, output, job._replace(fits=partial(fits_model, translator)))
     else:
         facts = facts_of(folders, input, n_best, as_json, search) if resume else None
-        _translate_lines(translator, source, input, output, n_best, as_json, options, facts)
+        translator.hypotheses_stream([], n_best, **options)  # now, if an option is wrong
+        answer = partial(answers_of, translator, n_best, as_json)
+        if ray is not None:
+            answer = partial(answers_on_cluster, ray, folders, workers or 1, n_best, as_json)
+        _translate_lines(answer, source, input, output, options, facts)
 
 
 def _translate_lines(
-    translator: Translator,
+    answer: Callable[[Iterator[str], Options], Iterator[str]],
     language: str,
     input: Path | None,
     output: Path | None,
-    n_best: int,
-    as_json: bool,
     options: Options,
     facts: dict[str, Any] | None,
 ) -> None:
@@ -88,14 +95,10 @@ def _translate_lines(
             remark(f"{before:,} {_lines(before)} of {output} are there already; this continues.")
             if on_lines:
                 on_lines(before)
-        if n_best > 1 or as_json:
-            answers = _answers(translator, lines, n_best, as_json, options)
-        else:
-            answers = _texts(translator, lines, language, options)
         try:
-            for answer in answers:
+            for written in answer(lines, options):
                 with uninterrupted():
-                    out.write(answer)
+                    out.write(written)
                     done += 1
                     if typed:
                         out.flush()
@@ -124,21 +127,29 @@ def _opened(output: Path | None, facts: dict[str, Any] | None) -> Generator[tupl
 
 def chosen_folder(folder: Path, checkpoint: str | None) -> Path:
     """The folder of an exported model, or of a run or the checkpoint that was chosen."""
-    if is_exported(folder):
+    if exported := find_exported(folder):
         if checkpoint is not None:
             raise InputError(
                 f"{folder} is an exported model, which has no checkpoints; remove --checkpoint."
             )
-        return folder
+        return exported
     from kutta.runs import Run
 
     return Run.load(folder, checkpoint).folder
 
 
-def _texts(
-    translator: Translator, lines: Iterator[str], language: str, options: Options
+def answers_of(
+    translator: Translator, n_best: int, as_json: bool, lines: Iterator[str], options: Options
 ) -> Iterator[str]:
+    """What is written for each line, in order."""
+    if n_best > 1 or as_json:
+        return _scored(translator, lines, n_best, as_json, options)
+    return _texts(translator, lines, options)
+
+
+def _texts(translator: Translator, lines: Iterator[str], options: Options) -> Iterator[str]:
     """The best translation of each line; a line that is too long for the model is split."""
+    language, _ = translator.languages
     stream = partial(translator.translate_stream, **options)
     is_one, fits = partial(_is_within, translator), partial(fits_model, translator)
     if translator.max_source:  # lines are cut as in training
@@ -153,12 +164,12 @@ def _is_within(translator: Translator, text: str) -> bool:
     return len(text.encode("utf-8", "replace")) <= limit or len(encode(text)) <= limit
 
 
-def fits_model(translator: Translator, piece: str) -> bool:
-    """Whether a piece is short enough to be translated as a sentence."""
-    return is_short(piece) and _is_within(translator, piece)
+def fits_model(translator: Translator, text: str) -> bool:
+    """Whether a text is short enough to be translated as a sentence."""
+    return is_short(text) and _is_within(translator, text)
 
 
-def _answers(
+def _scored(
     translator: Translator, lines: Iterator[str], n_best: int, as_json: bool, options: Options
 ) -> Iterator[str]:
     """What is written for each line, with scores."""

@@ -159,10 +159,10 @@ def _saved_in(folder: Path) -> Path:
     if (folder / CONFIG).is_file():
         return folder / CONFIG
     run = Path(os.path.normpath(folder / ".." / ".."))
-    if folder.absolute().parent.name == "checkpoints" and (run / CONFIG).is_file():
+    if (run / CONFIG).is_file():
         raise InputError(
-            f"{folder} is a checkpoint; training resumes from the newest one of a run, so give "
-            f"its folder {run}."
+            f"{folder} is part of the run {run}, such as a checkpoint; training resumes from the "
+            "newest one by itself, so give the folder of the run."
         )
     raise InputError(
         f"{folder} is a folder but not a run (it has no {CONFIG}); give a config file, a preset or "

@@ -52,7 +52,7 @@ def main_language(lines: Sequence[str]) -> str:
     """The language of most of the lines that have function words; empty if that is not plain."""
     votes, seen = Counter[str](), set[str]()
     for line in lines:
-        words = _WORD.findall(line.lower().replace("@@ ", ""))  # of BPE pieces: their words
+        words = _WORD.findall(line.lower().replace("@@ ", ""))  # of subwords: their words
         known = [word for word in words if word in _LANGUAGE]
         seen.update(known)
         hits = Counter(_LANGUAGE[word] for word in known).most_common(2)

@@ -24,10 +24,10 @@ SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 Ids = Sequence[int] | NDArray[np.integer[Any]]
 Pair = tuple[Ids, Ids]
 
-# More sentences hardly change the learned pieces, and memory stays bounded.
+# More sentences hardly change the learned subwords, and memory stays bounded.
 SENTENCES_TO_LEARN_FROM = 2_000_000
 LONGEST_TO_LEARN_FROM = 4_192  # bytes of a sentence; longer ones are skipped in learning
-SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how sentencepiece writes a space inside its pieces
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how sentencepiece writes a space inside its subwords
 
 
 @final
@@ -40,7 +40,7 @@ class BPE:
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int) -> Self:
-        """Learn at most `vocab_size` pieces (fewer if the text has no more to merge)."""
+        """Learn at most `vocab_size` subwords (fewer if the text has no more to merge)."""
         model, failures = io.BytesIO(), list[InputError]()
 
         def sentences() -> Iterator[str]:
@@ -95,14 +95,14 @@ class BPE:
 
     @property
     def tokens(self) -> list[str]:
-        """The pieces by id."""
+        """The subwords by id."""
         return [self._processor.id_to_piece(i) for i in range(len(self))]
 
     def sample(self, ids: Sequence[Ids], dropout: float, seed: int) -> list[list[int]]:
         """The same texts re-segmented, each possible merge skipped with probability `dropout`.
 
         This is BPE-dropout (Provilkov et al., 2020). sentencepiece's own cannot be seeded, and a
-        resumed run has to see the same pieces again.
+        resumed run has to see the same subwords again.
         """
         draw = random.Random(seed).random
         texts = [self.decode(row).split() for row in ids]
@@ -119,15 +119,16 @@ class BPE:
     def load(cls, path: Path) -> Self:
         try:
             tokenizer = cls(path.read_bytes())
-        except (OSError, RuntimeError) as error:
+            pieces = tokenizer.tokens
+        except (OSError, RuntimeError, UnicodeDecodeError) as error:
             raise _damaged(path) from error
-        if tuple(map(tokenizer._processor.id_to_piece, range(min(4, len(tokenizer))))) != SPECIALS:
+        if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
             raise _damaged(path)
         return tokenizer
 
     @cached_property
     def _merges(self) -> dict[str, int]:
-        """Pieces that merges produce, with their ids: the smaller the id, the earlier the merge."""
+        """What merges produce, with the ids: the smaller the id, the earlier the merge."""
         ids = range(len(SPECIALS), len(self))
         return {self._processor.id_to_piece(i): i for i in ids if not self._processor.is_byte(i)}
 
@@ -147,7 +148,7 @@ class BPE:
             parts[first : first + 2] = [parts[first] + parts[first + 1]]
 
     def _part(self, part: str) -> list[int]:
-        """The id of a piece, or the ids of its bytes if it is not one."""
+        """The id of a subword, or the ids of its bytes if it is not one."""
         return [self._merges[part]] if part in self._merges else self._bytes(part)
 
     def _bytes(self, text: str) -> list[int]:
@@ -178,7 +179,7 @@ class Pretokenized:
         return [[self._ids.get(word, UNK)] for word in words]
 
     def decode(self, ids: Ids) -> str:
-        return join_pieces(" ".join(self._tokens[int(i)] for i in ids if i >= len(SPECIALS)))
+        return join_subwords(" ".join(self._tokens[int(i)] for i in ids if i >= len(SPECIALS)))
 
     @property
     def tokens(self) -> list[str]:
@@ -206,8 +207,8 @@ class Pretokenized:
 Tokenizer = BPE | Pretokenized
 
 
-def join_pieces(text: str) -> str:
-    """Join BPE pieces back into words: a piece that ends in `@@` joins with the next."""
+def join_subwords(text: str) -> str:
+    """Join subwords back into words: one that ends in `@@` joins with the next."""
     return (text + " ").replace("@@ ", "").strip()
 
 
@@ -262,6 +263,12 @@ _FILES: dict[tuple[type[Tokenizer], bool], tuple[str, ...]] = {
 }
 
 
+def saved_vocabulary(folder: Path) -> dict[str, bytes]:
+    """The contents of the tokenizer files in a folder, by name."""
+    files = (folder / name for names in _FILES.values() for name in names)
+    return {file.name: file.read_bytes() for file in files if file.is_file()}
+
+
 def _damaged(path: Path) -> InputError:
     return InputError(f"{path} is damaged or not a Kutta tokenizer; prepare the data again.")
 
@@ -271,7 +278,7 @@ def _not_learned(message: str, vocab_size: int) -> InputError:
         needed = message.split(" vs ")[1].split(".")[0]
         return InputError(
             f"data.vocab_size = {vocab_size} is too small: the characters, bytes and special "
-            f"tokens of this text already take {needed} pieces; set it to more than that."
+            f"tokens of this text already take {needed} entries; set it to more than that."
         )
     lines = f"non-empty lines of at most {LONGEST_TO_LEARN_FROM:,} bytes"
     return InputError(f"Cannot learn a BPE vocabulary ({message.strip()}); the text needs {lines}.")

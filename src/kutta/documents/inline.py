@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
 
 @dataclass
-class _Piece:
+class _Fragment:
     """What one sentence has of a part."""
 
     part: int
@@ -44,14 +44,14 @@ class _Piece:
 
 @dataclass
 class _Text:
-    """A sentence or a gap between two, as the pieces it has of the parts."""
+    """A sentence or a gap between two, as the fragments it has of the parts."""
 
-    pieces: list[_Piece]
-    new: list[str] | None  # of the pieces; None until a sentence is translated
+    fragments: list[_Fragment]
+    new: list[str] | None  # of the fragments; None until a sentence is translated
 
     @property
     def whole(self) -> str:
-        return _one_line("".join(piece.text for piece in self.pieces))
+        return _one_line("".join(fragment.text for fragment in self.fragments))
 
 
 def translate_paragraphs(
@@ -72,12 +72,12 @@ def translate_paragraphs(
     known: dict[str, str] = {}
     _look_up(known, (need for text in sentences for need in _first_needs(text)), translate)
     for text in sentences:
-        text.new = _place(text.pieces, known[text.whole], known)
+        text.new = _place(text.fragments, known[text.whole], known)
     missed = [text for text in sentences if text.new is None]
-    alone = (piece for text in missed for piece in text.pieces if piece.is_translated)
-    _look_up(known, (_one_line(piece.text) for piece in alone), translate)
+    alone = (fragment for text in missed for fragment in text.fragments if fragment.is_translated)
+    _look_up(known, (_one_line(fragment.text) for fragment in alone), translate)
     for text in missed:
-        text.new = [_alone(piece, known) for piece in text.pieces]
+        text.new = [_alone(fragment, known) for fragment in text.fragments]
     return [_write(parts, texts) for parts, texts in zip(paragraphs, read, strict=True)]
 
 
@@ -87,10 +87,10 @@ def _read(parts: Sequence[Part], language: str, fits: Fits, lines: bool) -> Iter
     cursor = _Cursor(parts)
     for gap, sentence in zip(split.gaps, [*split.sentences, ""], strict=True):
         between = list(cursor.take(len(gap)))
-        yield _Text(between, [piece.text for piece in between])
-        pieces = list(cursor.take(len(sentence)))
-        changes = any(piece.is_translated for piece in pieces)
-        yield _Text(pieces, None if changes else [piece.text for piece in pieces])
+        yield _Text(between, [fragment.text for fragment in between])
+        fragments = list(cursor.take(len(sentence)))
+        changes = any(fragment.is_translated for fragment in fragments)
+        yield _Text(fragments, None if changes else [fragment.text for fragment in fragments])
 
 
 class _Cursor:
@@ -99,12 +99,12 @@ class _Cursor:
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts, self.part, self.offset = parts, 0, 0
 
-    def take(self, count: int) -> Iterator[_Piece]:
+    def take(self, count: int) -> Iterator[_Fragment]:
         while count:
             part = self.parts[self.part]
             text = part.text[self.offset : self.offset + count]
             if text:
-                yield _Piece(self.part, text, part.role)
+                yield _Fragment(self.part, text, part.role)
             count -= len(text)
             self.offset += len(text)
             if self.offset == len(part.text) and count:
@@ -114,8 +114,8 @@ class _Cursor:
 def _first_needs(text: _Text) -> Iterator[str]:
     """What is translated first: the sentence, and its parts that are to be found in it."""
     yield text.whole
-    if len(text.pieces) > 1:
-        yield from (_one_line(p.text) for p in text.pieces if p.is_located and p.is_translated)
+    if len(text.fragments) > 1:
+        yield from (_one_line(p.text) for p in text.fragments if p.is_located and p.is_translated)
 
 
 def _look_up(known: dict[str, str], texts: Iterable[str], translate: Translate) -> None:
@@ -124,37 +124,37 @@ def _look_up(known: dict[str, str], texts: Iterable[str], translate: Translate) 
     known.update(zip(new, translate(new), strict=True) if new else ())
 
 
-def _place(pieces: list[_Piece], target: str, known: dict[str, str]) -> list[str] | None:
-    """The translation of a sentence, cut into its pieces; None if a piece is not found in it."""
-    if len(pieces) == 1:
+def _place(fragments: list[_Fragment], target: str, known: dict[str, str]) -> list[str] | None:
+    """The translation of a sentence, cut into its fragments; None if one is not found in it."""
+    if len(fragments) == 1:
         return [target]
     spans: list[tuple[int, int] | None] = []
-    at, length, read = 0, sum(len(piece.text) for piece in pieces), 0
-    for piece in pieces:
+    at, length, read = 0, sum(len(fragment.text) for fragment in fragments), 0
+    for fragment in fragments:
         expected = len(target) * read / length
-        read += len(piece.text)
-        span = _locate(piece, known, target, at, expected) if piece.is_located else None
-        if piece.is_located and span is None:
+        read += len(fragment.text)
+        span = _locate(fragment, known, target, at, expected) if fragment.is_located else None
+        if fragment.is_located and span is None:
             return None
         if span is None and spans and spans[-1] is None:
             return None  # nothing says where one of them ends
         spans.append(span)
         at = span[1] if span else at
     cuts = [0]
-    for piece, (one, other) in zip(pieces, pairwise(spans), strict=False):
+    for fragment, (one, other) in zip(fragments, pairwise(spans), strict=False):
         cut = one[1] if one else other[0] if other else len(target)
-        spaced = one and piece.text[-1:].isspace() and target[cut : cut + 1].isspace()
+        spaced = one and fragment.text[-1:].isspace() and target[cut : cut + 1].isspace()
         cuts.append(cut + 1 if spaced else cut)
     cuts.append(len(target))
     return [target[start:end] for start, end in pairwise(cuts)]
 
 
 def _locate(
-    piece: _Piece, known: dict[str, str], target: str, at: int, expected: float
+    fragment: _Fragment, known: dict[str, str], target: str, at: int, expected: float
 ) -> tuple[int, int] | None:
-    """Where a piece is in the translation of its sentence, from `at` on; nearest to `expected`."""
-    text = _one_line(piece.text)
-    if piece.is_translated:
+    """Where a fragment is in the translation of its sentence, from `at`; nearest to `expected`."""
+    text = _one_line(fragment.text)
+    if fragment.is_translated:
         ending = text[-1] in _FINAL
         text = known[text].strip()
         text = text if ending else text.rstrip(_FINAL)  # a part is not a sentence
@@ -162,7 +162,7 @@ def _locate(
         return None
     edges = [r"\b" if re.match(r"\w", one) else "" for one in (text[0], text[-1])]
     pattern = f"{edges[0]}{re.escape(text)}{edges[1]}"
-    compiled = re.compile(pattern, re.IGNORECASE if piece.is_translated else 0)
+    compiled = re.compile(pattern, re.IGNORECASE if fragment.is_translated else 0)
     found = [match.span() for match in compiled.finditer(target, at)]
     return min(found, key=lambda span: abs(span[0] - expected)) if found else None
 
@@ -171,18 +171,18 @@ def _write(parts: Sequence[Part], texts: list[_Text]) -> list[str]:
     """The new texts of the parts of a paragraph."""
     written: list[list[str]] = [[] for _ in parts]
     for text in texts:
-        for piece, new in zip(text.pieces, text.new or (), strict=True):
-            written[piece.part].append(new)
+        for fragment, new in zip(text.fragments, text.new or (), strict=True):
+            written[fragment.part].append(new)
     return ["".join(some) for some in written]
 
 
-def _alone(piece: _Piece, known: dict[str, str]) -> str:
-    """A piece translated by itself, with the white space around it."""
-    if not piece.is_translated:
-        return piece.text
-    start = len(piece.text) - len(piece.text.lstrip())
-    end = len(piece.text.rstrip())
-    return piece.text[:start] + known[_one_line(piece.text)] + piece.text[end:]
+def _alone(fragment: _Fragment, known: dict[str, str]) -> str:
+    """A fragment translated by itself, with the white space around it."""
+    if not fragment.is_translated:
+        return fragment.text
+    start = len(fragment.text) - len(fragment.text.lstrip())
+    end = len(fragment.text.rstrip())
+    return fragment.text[:start] + known[_one_line(fragment.text)] + fragment.text[end:]
 
 
 def _one_line(text: str) -> str:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from kutta.documents.sentences import Fits, Split, split_text
+from kutta.documents.sentences import Fits, SplitText, split_text
 
 Stream = Callable[[Iterable[str]], Iterator[str]]
 
@@ -16,16 +16,16 @@ def translate_lines(
     A line goes to the model as it is if `is_one` says so, else in sentences that fit. Lines are
     read only as the translator asks for them.
     """
-    waiting: deque[Split] = deque()
+    waiting: deque[SplitText] = deque()
 
-    def pieces() -> Iterator[str]:
+    def sentences() -> Iterator[str]:
         for line in lines:
-            whole = Split([line], ["", ""])
+            whole = SplitText([line], ["", ""])
             waiting.append(whole if is_one(line) else split_text(line, language, fits))
             yield from waiting[-1].sentences
 
     done: list[str] = []
-    for translation in translate(pieces()):
+    for translation in translate(sentences()):
         yield from _without_words(waiting)
         done.append(translation)
         if len(done) == len(waiting[0].sentences):
@@ -34,7 +34,7 @@ def translate_lines(
     yield from _without_words(waiting)
 
 
-def _without_words(waiting: deque[Split]) -> Iterator[str]:
+def _without_words(waiting: deque[SplitText]) -> Iterator[str]:
     """The next lines that have nothing to translate."""
     while waiting and not waiting[0].sentences:
         yield waiting.popleft().join([]).text

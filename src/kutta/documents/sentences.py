@@ -18,7 +18,7 @@ from kutta.documents.abbreviations import Words, words_of
 Translate = Callable[[list[str]], Sequence[str]]
 Fits = Callable[[str], bool]
 
-LONGEST = 600  # characters of a piece by default; models are trained on single sentences
+LONGEST = 600  # characters of a sentence by default; models are trained on single sentences
 
 _LINE_BREAK = re.compile(r"[\n\r\v\f\x85\u2028\u2029]+")
 # The end of a sentence: marks, closing quotes and brackets (French ones after a space), white
@@ -54,7 +54,7 @@ class Translated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitText:
     """A text as sentences and what is between them.
 
     The text is gaps[0] + sentences[0] + gaps[1] + ... + sentences[n - 1] + gaps[n]. Gaps are white
@@ -88,9 +88,9 @@ class Split:
         return Translated("".join(parts) + self.gaps[-1], pairs)
 
 
-def is_short(piece: str) -> bool:
-    """Whether a piece has at most LONGEST characters."""
-    return len(piece) <= LONGEST
+def is_short(text: str) -> bool:
+    """Whether a text has at most LONGEST characters."""
+    return len(text) <= LONGEST
 
 
 def has_words(text: str) -> bool:
@@ -111,25 +111,25 @@ def translate_text(
 
 def split_text(
     text: str, language: str = "", fits: Fits = is_short, *, lines: bool = True
-) -> Split:
+) -> SplitText:
     """The sentences of a text. A sentence that does not fit is split at commas or spaces.
 
     Line breaks end sentences unless `lines` is False.
     """
     words, sentences, gaps, gap_start = words_of(language), list[str](), list[str](), 0
-    for start, end in _pieces(text, words, fits, lines):
-        piece = text[start:end]
-        if not has_words(piece):
+    for start, end in _spans(text, words, fits, lines):
+        sentence = text[start:end]
+        if not has_words(sentence):
             continue  # numbers and lines of dashes stay as they are
-        start += len(piece) - len(piece.lstrip())
-        piece = piece.strip()
+        start += len(sentence) - len(sentence.lstrip())
+        sentence = sentence.strip()
         gaps.append(text[gap_start:start])
-        sentences.append(piece)
-        gap_start = start + len(piece)
-    return Split(sentences, [*gaps, text[gap_start:]])
+        sentences.append(sentence)
+        gap_start = start + len(sentence)
+    return SplitText(sentences, [*gaps, text[gap_start:]])
 
 
-def _pieces(text: str, words: Words, fits: Fits, lines: bool) -> Iterator[tuple[int, int]]:
+def _spans(text: str, words: Words, fits: Fits, lines: bool) -> Iterator[tuple[int, int]]:
     """Starts and ends of the sentences of all lines, or of the text as one line."""
     for line_start, line_end in _between(_LINE_BREAK, text) if lines else [(0, len(text))]:
         ends = list(_sentence_ends(text[line_start:line_end], words))
@@ -183,7 +183,7 @@ def _may_end(word: str, after: str, words: Words) -> bool:
 
 
 def _fitting(text: str, start: int, end: int, fits: Fits) -> Iterator[tuple[int, int]]:
-    """A piece, halved until its parts fit: at clauses, else at spaces, else anywhere."""
+    """A span, halved until its parts fit: at clauses, else at spaces, else anywhere."""
     if end - start <= 1 or fits(text[start:end]):
         yield start, end
         return
@@ -193,7 +193,7 @@ def _fitting(text: str, start: int, end: int, fits: Fits) -> Iterator[tuple[int,
 
 
 def _middle(text: str, start: int, end: int) -> int:
-    """The best place to cut a piece in two, near its middle."""
+    """The best place to cut a span in two, near its middle."""
     middle, quarter = (start + end) // 2, (end - start) // 4
     for pattern in (_CLAUSE_END, _SPACE):
         found = pattern.finditer(text, middle - quarter, middle + quarter)

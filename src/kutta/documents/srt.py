@@ -28,10 +28,10 @@ def translate_file(source: Path, target: Path, job: Job) -> str:
             f"{source} is not a valid SRT file ({reason[:200]}); correct it there."
         ) from error
     turns = [_turns(subtitle.content) for subtitle in subtitles]
-    pieces = [_TAG.split(turn) for some in turns for turn in some]
-    paragraphs = [_parts(piece) for piece in pieces]
+    tagged = [_TAG.split(turn) for some in turns for turn in some]
+    paragraphs = [_parts(one) for one in tagged]
     new = translate_paragraphs(paragraphs, job.translate, job.source, job.fits, lines=False)
-    texts = ("".join(_with_tags(piece, words)) for piece, words in zip(pieces, new, strict=True))
+    texts = ("".join(_with_tags(one, words)) for one, words in zip(tagged, new, strict=True))
     for subtitle, some in zip(subtitles, turns, strict=True):
         subtitle.content = "\n".join(wrap(next(texts)) for _ in some)
     eol = "\r\n" if "\r\n" in text else "\n"
@@ -64,10 +64,10 @@ def _turns(content: str) -> list[str]:
     return turns
 
 
-def _parts(piece: list[str]) -> list[Part]:
+def _parts(tagged: list[str]) -> list[Part]:
     """The text between tags: plain outside, marked inside; tags of position change nothing."""
     parts, depth = list[Part](), 0
-    for number, text in enumerate(piece):
+    for number, text in enumerate(tagged):
         if number % 2 == 0:
             parts.append(Part(text, "marked" if depth else "plain"))
         elif text.startswith("<"):
@@ -75,9 +75,9 @@ def _parts(piece: list[str]) -> list[Part]:
     return parts
 
 
-def _with_tags(piece: list[str], words: list[str]) -> Iterator[str]:
-    """The new text between the tags of a piece, whose odd elements are tags."""
-    for number, text in enumerate(piece):
+def _with_tags(tagged: list[str], words: list[str]) -> Iterator[str]:
+    """The new text between the tags of a turn, whose odd elements are tags."""
+    for number, text in enumerate(tagged):
         yield text if number % 2 else words[number // 2]
 
 

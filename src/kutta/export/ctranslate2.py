@@ -5,7 +5,6 @@ step, and a Runge-Kutta step whose stages form a chain is several of them: with 
 gamma_i = 1, RK2 is y1 = y + F(y), y' = y1 + F(y1). Other methods have no equal there.
 """
 
-import shutil
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from kutta.config import DataConfig, ModelConfig
-from kutta.data.tokenizer import BOS, EOS, SPECIALS, UNK, Tokenizer
+from kutta.data.tokenizer import BOS, BPE, EOS, SPECIALS, UNK, Tokenizer
 from kutta.errors import InputError
 from kutta.files import atomic_path
 from kutta.model import TranslationModel
@@ -56,8 +55,9 @@ def export_ctranslate2(run: Run, folder: Path, quantization: str = "float32") ->
 
     with atomic_path(folder) as temporary:
         Converter().convert(str(temporary), quantization=quantization)
-        for file in run.path.glob("tokenizer*.model"):
-            shutil.copyfile(file, temporary / file.name)
+        if isinstance(known.source, BPE):  # the words of split text are registered above
+            for name, content in run.vocabulary().items():
+                (temporary / name).write_bytes(content)
 
 
 def _library(part: str) -> Any:
@@ -146,7 +146,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 def positions_of(data: DataConfig) -> int:
     """The number of positions: the longest source or translation, and its end mark."""
-    return 2 * (data.max_source or max(longest_source(data), _LONGEST_SOURCE)) + 20 + 1
+    return 2 * (data.max_source or max(longest_source(data.max_length), _LONGEST_SOURCE)) + 20 + 1
 
 
 # --- weights

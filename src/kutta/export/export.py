@@ -10,12 +10,14 @@ from kutta.config import CONFIG
 from kutta.errors import InputError
 from kutta.export.graphs import PRODUCTS, decoder_graph, encoder_graph
 from kutta.export.output import output_size
+from kutta.export.shared import read_stored, share_weights
 from kutta.export.shortlist import Integers, learn
 from kutta.files import atomic_path, write_json, write_text
 from kutta.integrity import write_manifest
 from kutta.model import TextModel, TranslationModel
+from kutta.model.weights import own_tensors, write_int8
 from kutta.runs import Run
-from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, Facts
+from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, WEIGHTS, Facts
 from kutta.runtime.shortlist import SHORTLIST
 from kutta.translate.pytorch import sizes_of
 
@@ -31,7 +33,7 @@ def export_run(run: Run, folder: Path, precision: str = "fp32", shortlist: bool 
     model, lists = run.load_model(), _lists(run) if shortlist else None
     with atomic_path(folder) as temporary:
         temporary.mkdir(parents=True)
-        write_model(model, temporary, precision, run.signature, lists)
+        write_model(model, temporary, precision, run.signature, run.origin, lists)
         write_text(temporary / CONFIG, run.config.to_json())
         for name, content in run.vocabulary().items():
             (temporary / name).write_bytes(content)
@@ -48,20 +50,30 @@ def _lists(run: Run) -> Lists:
 
 
 def write_model(
-    model: TextModel, folder: Path, precision: str, signature: str, lists: Lists | None = None
+    model: TextModel,
+    folder: Path,
+    precision: str,
+    signature: str,
+    origin: str = "",
+    lists: Lists | None = None,
 ) -> None:
     """Write the graphs of a model and what decoding has to know of it.
 
-    `lists` are the candidates and the frequent tokens of a `Shortlist`.
+    `origin` says what the weights are, and `lists` are the candidates and the frequent tokens of a
+    `Shortlist`.
     """
     graphs = {DECODER: decoder_graph(model, precision, lists is not None)}
     if lists:
         candidates, frequent = (ids.astype(np.int32) for ids in lists)
-        stored: dict[str, Any] = PRODUCTS[precision]().stored(model.output_weight)
+        columns: dict[str, Any] = PRODUCTS[precision]().stored(model.output_weight)
         with open(folder / SHORTLIST, "wb") as file:
-            np.savez(file, candidates=candidates, frequent=frequent, **stored)
+            np.savez(file, candidates=candidates, frequent=frequent, **columns)
     if isinstance(model, TranslationModel):
         graphs[ENCODER] = encoder_graph(model, precision)
+    if precision == "int8":
+        write_int8(own_tensors(model), folder / WEIGHTS, origin)
+        stored = read_stored(folder / WEIGHTS)
+        graphs = {name: share_weights(graph, stored) for name, graph in graphs.items()}
     for name, graph in graphs.items():
         if graph.ByteSize() > LARGEST:
             raise InputError(

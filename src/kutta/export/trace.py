@@ -65,6 +65,7 @@ class Tracer(TorchFunctionMode):
         self._alive: list[Tensor] = []  # an id is unique only while its tensor lives
         self._sizes: dict[str, str] = {}  # the names of varying sizes, read from inputs
         self._shapes: dict[tuple[int, ...], str] = {}
+        self._folded: dict[int, str] = {}  # names of weights made of parameters, by id
         self._parameters = {id(p): name for name, p in model.named_parameters()}
 
     # ---- symbols and nodes -------------------------------------------------------------------
@@ -125,7 +126,9 @@ class Tracer(TorchFunctionMode):
     def parameter(self, value: Tensor) -> str:
         """The name of a parameter in the model, or another name that is its own."""
         self._alive.append(value)
-        return self._parameters.get(id(value), f"folded.{id(value)}")
+        if id(value) in self._parameters:
+            return self._parameters[id(value)]
+        return self._folded.setdefault(id(value), f"folded.{len(self._folded)}")
 
     def shape(self, sizes: Sequence[int]) -> str:
         """The name of a shape (int64) with these sizes, of which some may vary."""

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kutta.config import DataConfig
-from kutta.data.tokenizer import join_pieces
+from kutta.data.tokenizer import join_subwords
 from kutta.metrics.bleu import BLEU, CHRF, multi_bleu, sacre
 from kutta.metrics.moses import moses_detokenize, moses_rules, moses_signature
 from kutta.metrics.score import Counts, Metric, Score
 
 
 def reference_texts(lines: Sequence[str], data: DataConfig) -> list[str]:
-    """References in the form of hypotheses: BPE pieces of split text are joined to words."""
-    return [join_pieces(line) for line in lines] if data.tokenizer == "split" else list(lines)
+    """References in the form of hypotheses: subwords of split text are joined to words."""
+    return [join_subwords(line) for line in lines] if data.tokenizer == "split" else list(lines)
 
 
 def score_texts(

@@ -12,9 +12,11 @@ from typing import Any
 
 from kutta import __version__
 from kutta.box import is_in_box
+from kutta.box.hub import find_model
 from kutta.config import CONFIG, Config
+from kutta.contained import check_contained
 from kutta.data.store import Store
-from kutta.data.tokenizer import Tokenizers
+from kutta.data.tokenizer import Tokenizers, saved_vocabulary
 from kutta.errors import InputError
 from kutta.integrity import check, recorded
 from kutta.model import TextModel
@@ -23,8 +25,6 @@ from kutta.model.weights import check_shapes, fill, read_origin, read_shapes, re
 from kutta.parsing import read_json, read_table
 from kutta.parsing import read_records as documented_records
 from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
-from kutta.runs.contained import check_contained
-from kutta.runs.hub import find_model
 from kutta.runs.texts import Texts
 
 WEIGHTS, METRICS = "model.safetensors", "metrics.jsonl"
@@ -147,8 +147,7 @@ class Run:
 
     def vocabulary(self) -> dict[str, bytes]:
         """The contents of the tokenizer files, by name."""
-        files = [*self.path.glob("tokenizer*.model"), *self.path.glob("vocab*.txt")]
-        return {file.name: file.read_bytes() for file in files}
+        return saved_vocabulary(self.path)
 
     @property
     def texts(self) -> Texts:
@@ -181,12 +180,15 @@ class Run:
     @property
     def signature(self) -> str:
         """The signature of the weights, for scores: version, config, seed, origin."""
-        if self.checkpoint:
-            made = f"step:{self.checkpoint.step}"
-        else:
-            made = read_origin(self.weights) or f"average:{self.config.decode.average}"
         config = self.config
-        return f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|{made}"
+        return f"kutta:{__version__}|config:{config.hash()}|seed:{config.train.seed}|{self.origin}"
+
+    @property
+    def origin(self) -> str:
+        """What the weights are: those of a step, or an average of checkpoints."""
+        if self.checkpoint:
+            return f"step:{self.checkpoint.step}"
+        return read_origin(self.weights) or f"average:{self.config.decode.average}"
 
     def write_config(self) -> None:
         """Save the config in the run."""

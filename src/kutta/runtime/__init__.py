@@ -1,5 +1,11 @@
 """Exported models, run by onnxruntime: nothing here needs torch."""
 
-from kutta.runtime.directory import Exported, is_exported, open_export
+from kutta.runtime.directory import (
+    Exported,
+    find_exported,
+    has_weights,
+    is_exported,
+    open_export,
+)
 
-__all__ = ["Exported", "is_exported", "open_export"]
+__all__ = ["Exported", "find_exported", "has_weights", "is_exported", "open_export"]

@@ -1,10 +1,10 @@
 """The directory of an exported model.
 
 export.json  config.json  tokenizer.model | vocab.txt  encoder.onnx  decoder.onnx
-[shortlist.npz]  checksums.json
+model.safetensors (8-bit matrices that both graphs read)  [shortlist.npz]  checksums.json
 
-A language model has no encoder.onnx. `kutta export` writes the folder, and nothing in it is changed
-afterwards.
+A language model has no encoder.onnx. Graphs in fp32 have their weights in themselves. `kutta
+export` writes the folder, and nothing in it is changed afterwards.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,16 +12,31 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from kutta.box.hub import find_model, is_hub_name
 from kutta.config import CONFIG, Config
-from kutta.data.tokenizer import Tokenizers
+from kutta.contained import check_contained
+from kutta.data.tokenizer import Tokenizers, saved_vocabulary
 from kutta.errors import InputError
 from kutta.integrity import MANIFEST, read_manifest, verify
-from kutta.parsing import read_json
+from kutta.limits import LAYERS, POSITIONS, STAGES, TEXT, VOCABULARY, WIDTH
+from kutta.parsing import read_table
 from kutta.runtime.external import external_data
 from kutta.runtime.shortlist import SHORTLIST, Shortlist
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
+WEIGHTS = "model.safetensors"  # what both graphs may read
 FORMAT = 2  # raised when versions of Kutta cannot read the directories of each other
+# The largest of the numbers in export.json.
+_MOST = {
+    "format": FORMAT,
+    "caches": LAYERS * STAGES,
+    "memories": LAYERS * STAGES,
+    "heads": WIDTH,
+    "width": WIDTH,
+    "clip": POSITIONS,
+    "vocabulary": VOCABULARY,
+    "outputs": 2 * VOCABULARY,
+}
 
 
 @dataclass(frozen=True)
@@ -47,28 +62,29 @@ class Facts:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        try:
-            values = read_json(path)
-            number: Any = values["format"]
-            if isinstance(number, int) and number > FORMAT:
-                raise InputError(
-                    f"{path.parent} was exported by Kutta {values.get('version')} in format "
-                    f"{number}, which this version cannot read; install a newer Kutta."
-                )
-            if isinstance(number, int) and number < FORMAT:
-                raise InputError(
-                    f"{path.parent} was exported by Kutta {values.get('version')} in format "
-                    f"{number}, which this version no longer reads; export the run again."
-                )
-            facts = cls(**values)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        values = read_table(path, "copy the exported folder again")
+        number = values.get("format")
+        if type(number) is int and number < FORMAT:
             raise InputError(
-                f"{path} cannot be read ({error}); copy the exported folder again."
-            ) from None
+                f"{path.parent} was exported in format {number}, which this version of Kutta no "
+                "longer reads; export the run again."
+            )
+        if type(number) is int and number > FORMAT:
+            raise InputError(
+                f"{path.parent} was exported in format {number}, which this version of Kutta "
+                "cannot read; install a newer one."
+            )
+        if wrong := values.keys() ^ cls.__annotations__.keys():
+            raise InputError(
+                f"{path} is damaged: it lacks {min(wrong)}, or has it in vain; export the run "
+                "again."
+            )
         for name, kind in cls.__annotations__.items():
-            if not isinstance(getattr(facts, name), kind):
+            value, most = values[name], _MOST.get(name, TEXT)
+            size: Any = len(value) if isinstance(value, str) else value
+            if type(value) is not kind or not 0 <= size <= most:
                 raise InputError(f"{path} is damaged: {name} is not valid; export the run again.")
-        return facts
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -106,8 +122,7 @@ class Exported:
 
     def vocabulary(self) -> dict[str, bytes]:
         """The contents of the tokenizer files, by name."""
-        files = [*self.path.glob("tokenizer*.model"), *self.path.glob("vocab*.txt")]
-        return {file.name: file.read_bytes() for file in files}
+        return saved_vocabulary(self.path)
 
 
 def is_exported(folder: Path) -> bool:
@@ -118,8 +133,28 @@ def is_exported(folder: Path) -> bool:
         return False
 
 
+def find_exported(given: str | Path) -> Path | None:
+    """The folder of an exported model: at this path, in the box or from the hub.
+
+    None where it is something else, such as a run, of which `Run.load` says what is wrong.
+    """
+    try:
+        folder = find_model(given)
+    except InputError:
+        if is_hub_name(given):
+            raise
+        return None
+    return folder if is_exported(folder) else None
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether an exported model is a run too, with weights that torch can read."""
+    return (folder / WEIGHTS).is_file()
+
+
 def open_export(folder: Path) -> Exported:
     """Check the files of an exported model and read its settings."""
+    check_contained(folder)
     facts = Facts.read(folder / EXPORT)
     remedy = "copy the exported folder again, or export the run again"
     manifest = read_manifest(folder)
@@ -132,9 +167,13 @@ def open_export(folder: Path) -> Exported:
     for graph in found.graphs:
         if graph.name not in manifest.files:
             raise InputError(f"{graph} is not in {MANIFEST}; {remedy}.")
-        if where := external_data(graph):
+        if others := external_data(graph) - {WEIGHTS}:
             raise InputError(
-                f"{graph} reads its weights from another file ({where!r}), which Kutta does not "
-                "allow; export the run again."
+                f"{graph} reads its weights from another file ({min(others)!r}), which Kutta does "
+                "not allow; export the run again."
             )
+    if len(found.tokenizers.target) != facts.vocabulary:
+        raise InputError(
+            f"{folder} has another vocabulary than its {EXPORT} says; export the run again."
+        )
     return found

@@ -1,4 +1,4 @@
-"""Whether an ONNX file reads other files, found without the onnx package.
+"""Which other files an ONNX file reads, found without the onnx package.
 
 An ONNX file is a protocol buffer: fields of a number, a wire type and a value. Weights are either
 in it or, by a name, in another file, which could be any file of the machine. So all tensors are
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kutta.errors import InputError
+from kutta.limits import DEPTH
 
 # The fields of a message that lead to tensors: number -> kind of message.
 _FIELDS: dict[str, dict[int, str]] = {
@@ -25,24 +26,42 @@ _FIELDS: dict[str, dict[int, str]] = {
 _LOCATION = 14  # of a tensor: 0 in this file, 1 in another
 
 
-def external_data(path: Path) -> str:
-    """The name of another file that an ONNX file reads, or "" if there is none."""
+def external_data(path: Path) -> set[str]:
+    """The names of the other files that an ONNX file reads."""
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return next(_external(memoryview(data), "model"), "")
+        with open(path, "rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # It is closed when the last view of it is gone.
+        return set(_external(memoryview(data), "model", DEPTH))
     except (OSError, ValueError, IndexError) as error:
         raise InputError(f"{path} is not an ONNX file ({error}); export the run again.") from None
 
 
-def _external(message: memoryview, kind: str) -> Iterator[str]:
+def _external(message: memoryview, kind: str, depth: int) -> Iterator[str]:
+    if depth == 0:
+        raise ValueError(f"it has more than {DEPTH} messages in each other")
+    located, elsewhere = False, False
     for number, wire, value in _fields(message):
         inside = _FIELDS[kind].get(number)
-        if kind == "tensor" and number == _LOCATION and value != 0:
-            yield "unknown"
+        if kind == "tensor" and number == _LOCATION:
+            elsewhere = value != 0
         elif inside == "entry" and isinstance(value, memoryview):
-            yield bytes(value)[-200:].decode("utf-8", "replace")
+            key, text = _entry(value)
+            located = located or key == "location"
+            if key == "location":
+                yield text
         elif inside and wire == 2 and isinstance(value, memoryview):
-            yield from _external(value, inside)
+            yield from _external(value, inside, depth - 1)
+    if elsewhere and not located:
+        yield "unknown"
+
+
+def _entry(message: memoryview) -> tuple[str, str]:
+    """The key and the value of an entry of external_data."""
+    found = {number: value for number, _, value in _fields(message)}
+    texts = (bytes(v) if isinstance(v := found.get(field), memoryview) else b"" for field in (1, 2))
+    key, value = (text[-200:].decode("utf-8", "replace") for text in texts)
+    return key, value
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:

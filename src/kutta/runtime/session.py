@@ -32,8 +32,10 @@ class Session:
         except Exception as error:  # onnxruntime has a class of its own for every kind of failure
             why = str(error).splitlines()[0][:200]
             raise InputError(f"onnxruntime cannot open {path} ({why}); export it again.") from None
-        self.threads = threads
-        self.inputs = [value.name for value in cast(Any, self._session).get_inputs()]
+        self.path, self.threads = path, threads
+        self.inputs: dict[str, list[Any]] = {
+            value.name: value.shape for value in cast(Any, self._session).get_inputs()
+        }
         self.outputs = [value.name for value in cast(Any, self._session).get_outputs()]
 
     def run(
@@ -43,12 +45,19 @@ class Session:
 
         Inputs that the graph lacks are ignored.
         """
+        try:
+            return self._run(feeds, outputs, into or {})
+        except Exception as error:  # as above
+            why = str(error).splitlines()[0][:200]
+            raise InputError(f"{self.path} cannot be computed ({why}); export it again.") from None
+
+    def _run(self, feeds: Arrays, outputs: Sequence[str], into: Arrays) -> list[NDArray[Any]]:
         binding: Any = cast(Any, self._session).io_binding()
         given = {name: np.ascontiguousarray(feeds[name]) for name in self.inputs}
         for name, array in given.items():
             place = array.ctypes.data
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, place)
-        for name, array in (into or {}).items():
+        for name, array in into.items():
             place = array.ctypes.data
             binding.bind_output(name, "cpu", 0, array.dtype, array.shape, place)
         for name in outputs:

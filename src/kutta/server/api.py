@@ -38,6 +38,7 @@ def routes(service: Service) -> APIRouter:
     async def translate(request: Request) -> JSONResponse:
         """Translate a text, or a list of texts."""
         order = await order_of(request)
+        order.check_room()  # before the texts are split, which takes time
         found, sentences = await within(request, limits.seconds, answer(order))
         note(request, sentences=sentences)
         return JSONResponse(found)

@@ -1,9 +1,9 @@
-"""Batches across clients: one thread for each model translates what waits, together.
+"""Batches across clients: the threads of a model translate what waits, together.
 
-A request puts its sentences into the queue of a model as one `Job`. The thread takes sentences from
+A request puts its sentences into the queue of a model as one `Job`. A thread takes sentences from
 all jobs in turn, so a long text does not hold up a short one, and a text is translated from its
-beginning. A thread that was idle waits `WINDOW` seconds for others to join; a busy one finds them
-waiting. A cancelled job leaves the queue at once.
+beginning. A thread that was idle waits `WINDOW` seconds for others to join, and leaves their share
+to other idle threads; a busy one finds sentences waiting. A cancelled job leaves the queue at once.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 
-from kutta.server.limits import overloaded
+from kutta.server.limits import Limits, overloaded
 
 WINDOW = 0.002  # seconds
 BATCH_SENTENCES = 32
@@ -46,18 +46,28 @@ class Job:
 
 
 class Batcher:
-    """The queue of a model and the thread that empties it. Close it after use."""
+    """The queue of a model and the threads that empty it. Close it after use."""
 
     def __init__(
-        self, translate: Translate, capacity: int, name: str, observe: Observe | None = None
+        self,
+        translate: Translate,
+        limits: Limits,
+        name: str,
+        observe: Observe | None = None,
+        threads: int = 1,
     ) -> None:
-        self._translate, self._capacity, self._observe = translate, capacity, observe
+        self._translate, self._limits, self._observe = translate, limits, observe
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closing = False
-        self._rate = 500.0  # characters a second, measured as batches are done
-        self._thread = threading.Thread(target=self._work, name=f"translate {name}", daemon=True)
-        self._thread.start()
+        self._idle = 0  # threads that have no batch
+        self._rate = 500.0  # characters a second of one thread, measured by full batches
+        self._threads = [
+            threading.Thread(target=self._work, name=f"translate {name} {number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def waiting(self) -> int:
@@ -87,23 +97,29 @@ class Batcher:
             self._drop(job)
 
     def close(self) -> None:
-        """Finish what is in the queue, then end the thread."""
+        """Finish what is in the queue, then end the threads."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def check_room(self, characters: int) -> None:
-        """Refuse (429) what does not fit into the queue; an empty queue takes anything."""
+        """Refuse (429) what the queue has no room for, or what could not begin in time.
+
+        An empty queue takes anything.
+        """
         waiting = self.waiting
-        if waiting and waiting + characters > self._capacity:
-            raise overloaded(waiting / self._rate)
+        seconds = waiting / (self._rate * len(self._threads))
+        full = waiting + characters > self._limits.waiting
+        if waiting and (full or seconds > self._limits.seconds):
+            raise overloaded(seconds)
 
     def _put(self, job: Job) -> None:
         with self._changed:
             self.check_room(job.size)
             self._jobs.append(job)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _drop(self, job: Job) -> None:
         with self._changed, suppress(ValueError):
@@ -119,8 +135,7 @@ class Batcher:
             except Exception as error:  # an answer to those who wait; the thread goes on
                 found = error
             seconds = time.perf_counter() - started
-            rate = sum(map(len, sentences)) / max(seconds, 1e-6)
-            self._rate += 0.2 * (rate - self._rate)
+            self._measure(sentences, seconds)
             if self._observe:
                 self._observe(len(sentences), seconds)
             for job in dict.fromkeys(jobs):
@@ -131,13 +146,25 @@ class Batcher:
                 mine = zip(jobs, numbers, found, strict=True)
                 job.deliver([(number, best) for one, number, best in mine if one is job])
 
+    def _measure(self, sentences: Sequence[str], seconds: float) -> None:
+        """Follow the rate. A small batch is slower than full ones, so it can only raise it."""
+        characters = sum(map(len, sentences))
+        rate = characters / max(seconds, 1e-6)
+        full = len(sentences) == BATCH_SENTENCES or characters > BATCH_CHARACTERS
+        with self._changed:
+            if full or rate > self._rate:
+                self._rate += 0.2 * (rate - self._rate)
+
     def _next(self) -> list[tuple[Job, int, str]]:
         """The next batch; waits for it. Empty if the queue is closed and nothing is left."""
         with self._changed:
+            self._idle += 1
             while not self._jobs and not self._closing:
                 self._changed.wait_for(lambda: self._jobs or self._closing)
                 self._changed.wait_for(lambda: self._closing, WINDOW)
-            return self._take() if self._jobs else []
+            batch = self._take() if self._jobs else []
+            self._idle -= 1
+            return batch
 
     def _take(self) -> list[tuple[Job, int, str]]:
         """Sentences of all jobs in turn, those of the longest wait first.
@@ -146,15 +173,14 @@ class Batcher:
         """
         n_best = self._jobs[0].n_best
         batch: list[tuple[Job, int, str]] = []
-        characters = 0
+        characters, most = 0, self._share(n_best)
         others: deque[Job] = deque()
         while self._jobs:
             job = self._jobs.popleft()
             if job.n_best != n_best:
                 others.append(job)
                 continue
-            full = len(batch) == BATCH_SENTENCES or characters > BATCH_CHARACTERS
-            if full:
+            if len(batch) == most or characters > BATCH_CHARACTERS:
                 self._jobs.appendleft(job)
                 break
             batch.append((job, *job.take()))
@@ -163,6 +189,11 @@ class Batcher:
                 self._jobs.append(job)
         self._jobs.extendleft(reversed(others))
         return batch
+
+    def _share(self, n_best: int) -> int:
+        """How many sentences a thread takes, so that the other idle threads get as many."""
+        waiting = sum(len(job.left) for job in self._jobs if job.n_best == n_best)
+        return min(BATCH_SENTENCES, -(-waiting // self._idle))
 
 
 async def all_of(results: AsyncGenerator[Results], count: int) -> list[list[Scored]]:

@@ -44,7 +44,11 @@ class Inside:
         """The view into a loaded translator. It has its own copy of the model."""
         run = Run.load(folder)
         model = run.build_model()
-        model.load_state_dict(engine.models[0].state_dict())
+        loaded = cast(Translator, engine).models[0]
+        if isinstance(loaded, TranslationModel):  # the folder may have changed meanwhile
+            model.load_state_dict(loaded.state_dict())
+        else:
+            model = run.load_model()
         device = torch.device("cpu")
         subject = Subject(run, model.eval(), device, "typed", [], [])
         assert isinstance(model, TranslationModel)
@@ -69,7 +73,7 @@ class Inside:
                 {
                     "name": name,
                     "method": methods[name],
-                    "tokens": _pieces(*sides[name], shifted=name == "decoder"),
+                    "tokens": _subwords(*sides[name], shifted=name == "decoder"),
                     "blocks": [_finite(row) for row in rows if row["stack"] == name],
                     **_trajectory(seen[name], mark=0 if name == "decoder" else -1),
                 }
@@ -133,9 +137,14 @@ def _variant(inside: Inside, stack: str, method: str, substeps: int) -> Translat
 
 
 def _translator(subject: Subject, model: TranslationModel) -> Translator:
-    config = subject.config
+    data, decode = subject.config.data, subject.config.decode
     return Translator(
-        model, subject.tokenizers, config.decode, subject.device, max_source=config.data.max_source
+        model,
+        subject.tokenizers,
+        decode,
+        subject.device,
+        max_source=data.max_source,
+        max_length=data.max_length,
     )
 
 
@@ -189,7 +198,7 @@ def _rounded(values: Tensor) -> Any:
     return [_rounded(one) for one in values]
 
 
-def _pieces(tokenizer: Tokenizer, ids: Ids, shifted: bool) -> list[str]:
+def _subwords(tokenizer: Tokenizer, ids: Ids, shifted: bool) -> list[str]:
     """The text of every position; a decoder reads the previous token, an encoder ends with one."""
     texts = [tokenizer.decode([int(one)]) or "·" for one in ids]
     return ["start", *texts] if shifted else [*texts, "end"]

@@ -14,7 +14,9 @@ from kutta.config.data import language_of
 from kutta.documents.sentences import Fits, is_short
 from kutta.errors import InputError
 from kutta.parsing import read_json
+from kutta.runtime import is_exported
 from kutta.server.batching import Batcher, Observe, Results, Scored
+from kutta.server.limits import Limits
 
 _PIVOT = "en"  # preferred, as most models have it on one side
 
@@ -36,14 +38,18 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Model:
-    """A translator with its languages and its place."""
+    """A translator with its languages and its place.
+
+    `fits` says whether a sentence is short enough; `threads` is how many may translate at once.
+    """
 
     name: str
     source: str
     target: str
     engine: Engine
     folder: Path | None = None
-    fits: Fits = is_short  # whether a sentence is short enough
+    fits: Fits = is_short
+    threads: int = 1
 
     @property
     def pair(self) -> str:
@@ -60,8 +66,8 @@ def load_models(names: Sequence[str], device: str = "auto") -> list[Model]:
     chosen = list(names) or list(boxed_models())
     if not chosen:
         raise InputError(
-            "There are no models in the box; give a run directory, such as `kutta serve "
-            "runs/mine`, or make one with `kutta demo`."
+            "There are no models in the box; give a run directory or an exported model, such as "
+            "`kutta serve runs/mine`, or make a run with `kutta demo`."
         )
     models = [_load(name, device) for name in chosen]
     for number, model in enumerate(models):
@@ -75,21 +81,31 @@ def load_models(names: Sequence[str], device: str = "auto") -> list[Model]:
 
 
 def _load(name: str, device: str) -> Model:
+    """A run in torch, which uses all cores by itself, or an exported model with a thread for each.
+
+    With one thread a product of an exported model is as fast as with two, also for one sentence.
+    """
     from kutta.commands.translate import fits_model  # here, because torch takes a second
     from kutta.translate import Translator
+    from kutta.translate.workers import cores
 
     folder = find_run(name)
     source, target = _languages(folder)
-    translator = Translator.load(folder, device=device)
+    threads, workers = (cores(), 1) if is_exported(folder) else (1, None)
+    translator = Translator.load(folder, device=device, workers=workers)
+    translator.translate(["1"])  # opens the graphs, so the folder is not read again
     fits = partial(fits_model, translator)
-    return Model(folder.resolve().name, source, target, translator, folder, fits)
+    return Model(folder.resolve().name, source, target, translator, folder, fits, threads)
 
 
 def _languages(folder: Path) -> tuple[str, str]:
     """The languages in the config of a run, or of the run of a checkpoint."""
     home = next((at for at in (folder, folder.parent.parent) if (at / CONFIG).is_file()), None)
     if home is None:
-        raise InputError(f"{folder} is not a run directory (it has no {CONFIG}); give one.")
+        raise InputError(
+            f"{folder} is neither a run directory nor an exported model (it has no {CONFIG}); give "
+            "one."
+        )
     try:
         data: Any = read_json(home / CONFIG)["data"]
         return language_of(data["source"]), language_of(data["target"])
@@ -115,10 +131,10 @@ class Models:
     """The models of a server, and the routes between languages. Close it after use."""
 
     def __init__(
-        self, models: Sequence[Model], capacity: int, observers: Sequence[Observe]
+        self, models: Sequence[Model], limits: Limits, observers: Sequence[Observe]
     ) -> None:
         self.served = [
-            Served(model, Batcher(model.hypotheses, capacity, model.pair, observe))
+            Served(model, Batcher(model.hypotheses, limits, model.pair, observe, model.threads))
             for model, observe in zip(models, observers, strict=True)
         ]
         self.codes = sorted({code for m in models for code in (m.source, m.target)})

@@ -34,7 +34,7 @@ class Service:
         """Start the queues of the models."""
         metrics = Metrics()
         observers = [metrics.batches_of(model.pair) for model in models]
-        running = Models(models, limits.waiting, observers)
+        running = Models(models, limits, observers)
         for one in running.served:
             metrics.watch_queue(one.model.pair, lambda one=one: float(one.batcher.waiting))
         return cls(running, limits, keys, metrics, Detector(running.codes), Views(models))

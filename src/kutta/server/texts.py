@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kutta.documents.html import translate_html
-from kutta.documents.sentences import Fits, Split, is_short, split_text
+from kutta.documents.sentences import Fits, SplitText, is_short, split_text
 from kutta.server.batching import Scored
 from kutta.server.languages import Detected
 from kutta.server.models import Route
@@ -43,7 +43,7 @@ class Text:
         return self.route[0].model.fits if self.route else is_short
 
     @cached_property
-    def split(self) -> Split:
+    def split(self) -> SplitText:
         """The sentences of plain text."""
         return split_text(self.text, self.language.language, self.fits)
 

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kutta.errors import InputError
+from kutta.runtime import has_weights
 from kutta.server.limits import RequestError, overloaded
 from kutta.server.models import Model
 
@@ -24,12 +25,22 @@ Compute = Callable[["Inside"], dict[str, Any]]
 
 
 def missing(model: Model) -> str | None:
-    """Why there is no view into a model, in one sentence; None if there is one."""
-    if find_spec("torch") is None:
-        return "The view needs PyTorch, which is not installed here."
+    """Why there is no view into a model, in one sentence; None if there is one.
+
+    An exported model in 8 bits has weights that torch can read, as models in the box do.
+    """
     models: Any = getattr(model.engine, "models", ())  # torch modules, unless it is an export
-    if model.folder is None or not any(hasattr(one, "state_dict") for one in models):
-        return f"The view needs a run directory; {model.name} is an exported model."
+    loaded = any(hasattr(one, "state_dict") for one in models)
+    if model.folder is None or not (loaded or has_weights(model.folder)):
+        return (
+            "The view takes a model apart, block by block, so it needs the run directory and "
+            f"PyTorch; {model.name} is an exported model. Serve its run to look inside."
+        )
+    if find_spec("torch") is None:
+        return (
+            "The view takes a model apart, block by block, which needs PyTorch; run "
+            "`pip install 'kutta[train]'` to look inside."
+        )
     return None
 
 

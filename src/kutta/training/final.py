@@ -38,6 +38,8 @@ def candidates(run: Run, best_step: int) -> list[Candidate]:
     counts = dict.fromkeys([min(config.decode.average, len(regular)), *_AVERAGED])
     averages = [
         Candidate(f"the average of the last {count} checkpoints", regular[-count:])
+        if count > 1
+        else last
         for count in counts
         if count <= len(regular)
     ]

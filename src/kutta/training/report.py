@@ -1,7 +1,7 @@
 """Reporting of training: progress bar, train.log, metrics.jsonl, TensorBoard."""
 
-import json
 import math
+import os
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from kutta.errors import InputError
 from kutta.files import write_text
+from kutta.parsing import record_line
 from kutta.runs import Run
 from kutta.training.loop import Step
 from kutta.training.validate import Validation
@@ -30,7 +31,7 @@ class Reporter:
         self.rate = 0.0
         if run.metrics.is_file():  # drop the records of steps that are repeated after resuming
             kept = [record for record in run.records() if record["step"] <= first_step]
-            write_text(run.metrics, "".join(json.dumps(record) + "\n" for record in kept))
+            write_text(run.metrics, "".join(map(record_line, kept)))
         self.files = ExitStack()
         self.metrics, self.log = self._append_to(run.metrics), self._append_to(run.log)
         self.events: Any = None
@@ -96,18 +97,24 @@ class Reporter:
     def final(self, record: dict[str, Any], text: str) -> None:
         """Report the final model."""
         self._record(record)
+        self.sync()
         self.info(text)
 
     def info(self, text: str, shown: bool = True) -> None:
         """Write a line to train.log, and to the console if `shown`."""
-        self._write(self.log, text)
+        self._write(self.log, f"{text}\n")
         if shown:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def sync(self) -> None:
+        """Flush the records to disk: a checkpoint is resumed with the records before it."""
+        with _reported(self.metrics.name):
+            os.fsync(self.metrics.fileno())
 
     def _record(self, record: dict[str, Any]) -> None:
         # JSON has no nan: non-finite numbers become null.
         known = {k: v for k, v in record.items() if not isinstance(v, float) or math.isfinite(v)}
-        self._write(self.metrics, json.dumps(dict.fromkeys(record) | known))
+        self._write(self.metrics, record_line(dict.fromkeys(record) | known))
         if self.events is not None:
             for name, value in known.items():
                 if isinstance(value, float):
@@ -119,7 +126,7 @@ class Reporter:
 
     def _write(self, file: TextIO, line: str) -> None:
         with _reported(file.name):
-            file.write(line + "\n")
+            file.write(line)
             file.flush()
 
 
@@ -140,6 +147,8 @@ class NullReporter:
     def final(self, record: dict[str, Any], text: str) -> None: ...
 
     def info(self, text: str, shown: bool = True) -> None: ...
+
+    def sync(self) -> None: ...
 
 
 def recorded_validation(run: Run, step: int | None = None) -> Validation | None:

@@ -27,7 +27,6 @@ from kutta.training.report import NullReporter, Reporter, recorded_validation
 from kutta.training.state import Progress
 from kutta.training.stopping import asked_to_stop
 from kutta.training.validate import Validation, held_out_loss, improves
-from kutta.translate.segments import longest_source
 from kutta.translate.translator import Translator
 
 OnStep = Callable[[Step], object]
@@ -116,6 +115,7 @@ class Session:
         ended = "early stop" if enough else "interrupted" if group.any(bool(asked)) else "finished"
         if last or scheduled or better or ended != "finished":
             progress = replace(self.progress, window=self.reporter.window)
+            self.reporter.sync()
             save_checkpoint(self.run.path, self.trainer, progress, scheduled)
             if group.is_main:
                 prune(self.run.path, settings.keep_last, self.progress.best_step)
@@ -174,7 +174,7 @@ class Session:
                 greedy,
                 device,
                 max_source=data.max_source,
-                longest=longest_source(data),
+                max_length=data.max_length,
             )
             sources, references = zip(*self.pairs, strict=True)
             score = valid_score(translator.translate(sources), references, data)

@@ -72,7 +72,8 @@ def evaluate_set(
     path = run.outputs("hypotheses") / f"{Path(test.name).name}.{data.target}"
     write_text(path, "".join(line + "\n" for line in found))
     scores = score_texts(found, test.references(data), data, test.raw)
-    signature = f"{run.signature}|{_search_signature(decode)}"
+    runtime = f"runtime:{translator.precision}|" if translator.precision else ""
+    signature = f"{run.signature}|{runtime}{_search_signature(decode)}"
     return Evaluation(test.name, len(test.pairs), scores, path, signature)
 
 

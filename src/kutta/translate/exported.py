@@ -8,7 +8,7 @@ import numpy as np
 
 from kutta.data.tokenizer import PAD
 from kutta.errors import InputError
-from kutta.runtime.directory import Exported
+from kutta.runtime.directory import Exported, Facts
 from kutta.runtime.session import Session
 from kutta.runtime.shortlist import Listed
 from kutta.translate.cached import Cached, Sizes, Step
@@ -41,17 +41,35 @@ class ExportedModel:
             if not self._sessions or self._sessions[0].threads != threads:
                 self._sessions = []  # let go of the weights before they are read again
                 self._sessions = [Session(path, threads) for path in self.exported.graphs]
+                _check_sizes(self.exported.facts, self._sessions[-1])
             return self._sessions
 
     def start(self, beam: int) -> "_Decoding":
         return _Decoding(self, beam)
 
 
+def on_cpu(device: object) -> bool:
+    """Whether a device is, or may be, the CPU."""
+    return str(device) in ("auto", "cpu")
+
+
 def check_device(device: object) -> None:
     """Reject a device that an exported model cannot use."""
-    if str(device) not in ("auto", "cpu"):
+    if not on_cpu(device):
         raise InputError(
             f"An exported model runs on the CPU, not on {device}; use --device cpu, or the run."
+        )
+
+
+def _check_sizes(facts: Facts, decoder: Session) -> None:
+    """Compare what export.json says with the graph, before memory is taken for it."""
+    kept = [f"{kind}.{n}" for kind in ("keys", "values") for n in range(facts.caches)]
+    read = [f"memory_{kind}.{n}" for kind in ("keys", "values") for n in range(facts.memories)]
+    found = {name: shape for name, shape in decoder.inputs.items() if "." in name}
+    sizes = [(shape[1], shape[3]) for shape in found.values() if len(shape) == 4]
+    if found.keys() != {*kept, *read} or sizes != [(facts.heads, facts.width)] * len(found):
+        raise InputError(
+            f"{decoder.path} has other caches than export.json says; export the run again."
         )
 
 

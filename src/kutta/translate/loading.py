@@ -5,22 +5,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kutta.errors import InputError, not_installed
-from kutta.runtime import Exported, is_exported, open_export
-from kutta.translate.exported import ExportedModel
+from kutta.runtime import Exported, find_exported, has_weights, open_export
+from kutta.translate.exported import ExportedModel, on_cpu
 
 if TYPE_CHECKING:
     from kutta.model import TranslationModel
     from kutta.runs import Run
 
 
-def load_exports(folders: Sequence[str | Path]) -> tuple[list[ExportedModel], Exported]:
-    """The exported models of these folders, and the first of them."""
-    for folder in folders:
-        if not is_exported(Path(folder)):
+def exports_to_load(given: Sequence[str | Path], device: object) -> list[Path]:
+    """The folders of exported models, to be run by onnxruntime; none if torch has to run them.
+
+    It has to in an ensemble with a run, and on a GPU. A model in the box has weights for torch too.
+    """
+    found = {name: find_exported(name) for name in given}
+    folders = [folder for folder in found.values() if folder]
+    alone = len(folders) == len(given)
+    if all(has_weights(folder) for folder in folders) and not (alone and on_cpu(device)):
+        return []
+    for name, folder in found.items():
+        if folder is None:
             raise InputError(
-                f"{folder} is not an exported model, as others of the ensemble are; export it too."
+                f"{name} is not an exported model, as others of the ensemble are; export it too."
             )
-    found = [open_export(Path(folder)) for folder in folders]
+    return [folder for name in given if (folder := found[name])]
+
+
+def load_exports(folders: Sequence[Path]) -> tuple[list[ExportedModel], Exported]:
+    """The exported models in these folders, and the first of them."""
+    found = [open_export(folder) for folder in folders]
     for one in found:
         if one.is_language_model:
             raise InputError(_no_translation(one.path))

@@ -5,8 +5,6 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kutta.config import DataConfig
-
 SHORTEST_LIMIT, LONGEST_LIMIT = 256, 4096  # tokens
 
 # Where a line is split, the best places first. A segment ends behind the match.
@@ -28,13 +26,13 @@ class Segment:
     joint: str = ""
 
 
-def longest_source(data: DataConfig) -> int:
+def longest_source(max_length: int) -> int:
     """The tokens of a line above which it is split: as many as the model was trained with.
 
     Models of short sentences generalise to lines of SHORTEST_LIMIT tokens better than parts of
     sentences can be translated. The time of attention grows with the square of LONGEST_LIMIT.
     """
-    return min(max(data.max_length, SHORTEST_LIMIT), LONGEST_LIMIT)
+    return min(max(max_length, SHORTEST_LIMIT), LONGEST_LIMIT)
 
 
 def split(text: str, count: Callable[[str], int], limit: int) -> list[Segment]:
@@ -78,20 +76,20 @@ def _parts(
     if tokens <= limit or len(text) == 1:
         yield text
         return
-    pieces = [*_behind(text, places[0])] if places else [*_equal(text, -(-tokens // limit))]
+    fragments = [*_behind(text, places[0])] if places else [*_equal(text, -(-tokens // limit))]
     current, size = "", 0
-    for piece in pieces:
-        length = count(piece)
+    for fragment in fragments:
+        length = count(fragment)
         if current and size + length > limit:
             yield current
             current, size = "", 0
         if length > limit:
-            if places or len(pieces) > 1:
-                yield from _parts(piece, count, limit, places[1:])
+            if places or len(fragments) > 1:
+                yield from _parts(fragment, count, limit, places[1:])
             else:
-                yield piece  # one character of many tokens
+                yield fragment  # one character of many tokens
             continue
-        current, size = current + piece, size + length
+        current, size = current + fragment, size + length
     if current:
         yield current
 

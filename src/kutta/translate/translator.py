@@ -13,14 +13,13 @@ from kutta.config.mistakes import check_names
 from kutta.config.signature import spelled_out
 from kutta.data.tokenizer import EOS, Tokenizers
 from kutta.errors import InputError
-from kutta.runtime import is_exported
 from kutta.translate.batches import SEGMENT, Source, batches, count_lines, within
 from kutta.translate.exported import ExportedModel, check_device
 from kutta.translate.hypothesis import Hypothesis, one_line
-from kutta.translate.loading import load_exports, load_runs
+from kutta.translate.loading import exports_to_load, load_exports, load_runs
 from kutta.translate.sampling import sample
 from kutta.translate.scorer import Ensemble
-from kutta.translate.segments import SHORTEST_LIMIT, Scored, join, longest_source, split
+from kutta.translate.segments import Scored, join, longest_source, split
 from kutta.translate.workers import Arrangement, search_together
 
 if TYPE_CHECKING:
@@ -71,8 +70,8 @@ class Translator:
 
     There is one output line for each input line, in the same order; empty lines stay empty. Lines
     are batched by length for speed, which changes only the last digits of scores. Lines are
-    truncated to `max_source` tokens, as in training. If that is 0, lines of more than `longest`
-    tokens are translated in segments, with a message to `warn`.
+    truncated to `max_source` tokens, as in training. If that is 0, lines much longer than those of
+    training, of at most `max_length` tokens, are translated in segments, with a message to `warn`.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class Translator:
         device: "str | torch.device" = "auto",
         warn: Callable[[str], None] = warnings.warn,
         max_source: int = 0,
-        longest: int = SHORTEST_LIMIT,
+        max_length: int = 0,
         workers: int | None = None,
     ) -> None:
         models = list(models) if isinstance(models, Sequence) else [models]
@@ -96,6 +95,7 @@ class Translator:
                 f"workers = {workers} is not valid; it is the number of workers of an exported "
                 "model, at least 1 (torch uses several cores by itself)."
             )
+        self.precision = exported[0].exported.facts.precision if exported else ""  # of the runtime
         self.workers, self.arrangement = workers, None if exported else Arrangement(1, 1)
         if exported:
             check_device(device)
@@ -109,7 +109,7 @@ class Translator:
         self.config = config
         self.warn = warn
         self.max_source = max_source
-        self.longest = longest
+        self.longest = longest_source(max_length)
         self.languages = "", ""  # of source and target, as a run names them
 
     @classmethod
@@ -122,7 +122,8 @@ class Translator:
     ) -> Self:
         """Load a run, one of its checkpoints or an exported model; several form an ensemble.
 
-        An exported model runs in onnxruntime, on the CPU, and needs no torch. `workers` is how many
+        Names of models in the box or of the hub will do. An exported model runs in onnxruntime, on
+        the CPU, and needs no torch. `workers` is how many
         sentences are searched for at once there, each by one thread; None chooses.
         """
         folders = [runs] if isinstance(runs, str | Path) else runs
@@ -130,10 +131,10 @@ class Translator:
             isinstance(cast(object, folder), str | Path) for folder in folders
         ):
             raise InputError(f"Give the path of a run, or a list of paths, not {runs!r}.")
-        exported = [folder for folder in folders if is_exported(Path(folder))]
-        models, first = load_exports(folders) if exported else load_runs(folders)
+        exported = exports_to_load(folders, device)
+        models, first = load_exports(exported) if exported else load_runs(folders)
         config, data = first.config, first.config.data
-        limits = data.max_source, longest_source(data)
+        limits = data.max_source, data.max_length
         translator = cls(models, first.tokenizers, config.decode, device, warn, *limits, workers)
         translator.languages = data.source, data.target
         return translator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 from kutta.config import DecodeConfig, Sampling
 from kutta.data.tokenizer import UNK, Tokenizer
 from kutta.errors import InputError, not_installed
-from kutta.runtime import is_exported, open_export
+from kutta.runtime import find_exported, open_export
 from kutta.translate.exported import ExportedModel, check_device
 from kutta.translate.hypothesis import one_line
 from kutta.translate.sampling import sample
@@ -22,8 +22,8 @@ AT_ONCE = 64  # texts drawn together
 
 def load_language_model(folder: str | Path) -> "tuple[LanguageModel | ExportedModel, Tokenizer]":
     """The language model of a run, a checkpoint or an export, and its tokenizer."""
-    if is_exported(Path(folder)):
-        exported = open_export(Path(folder))
+    if place := find_exported(folder):
+        exported = open_export(place)
         if not exported.is_language_model:
             raise InputError(_translates(folder))
         return ExportedModel(exported), exported.tokenizers.target

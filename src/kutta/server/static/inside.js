@@ -37,6 +37,7 @@ export function startInside(languages, views) {
   // Requests: the trajectory first, then the translations, then the errors, which take longest.
 
   const look = debounced(400, async (signal) => {
+    if (!pair.value) return; // no model can be looked into, and the notice says why
     if (!fields().q) {
       byId("charts").hidden = true;
       return notice("");
@@ -282,6 +283,7 @@ export function startInside(languages, views) {
     // Shows the view, for a sentence that was typed elsewhere unless there is one already.
     open({ text, source, target }) {
       const wanted = `${source}-${target}`;
+      if (wanted in views.missing) return notice(views.missing[wanted]);
       if (views.pairs.includes(wanted)) pair.value = wanted;
       if (text && text !== input.value) {
         input.value = text;

@@ -14,7 +14,7 @@ from kutta.errors import InputError
 # The files that translation reads; nothing else of a repository is downloaded.
 FILES = (
     *(CONFIG, CARD, "checksums.json", "README.md", "model.safetensors"),
-    *("tokenizer*.model", "vocab*.txt"),
+    *("tokenizer*.model", "vocab*.txt", "export.json", "encoder.onnx", "decoder.onnx"),
 )
 _NAME = re.compile(r"(?!runs/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")  # not our own folder runs
 
@@ -27,15 +27,21 @@ def find_model(given: str | Path) -> Path:
     try:
         return find_run(given)
     except InputError:
-        name = Path(given).as_posix()
-        if not _NAME.fullmatch(name) or os.path.exists(name.partition("/")[0]):
+        if not is_hub_name(given):
             raise
+    name = Path(given).as_posix()
     if find_spec("huggingface_hub") is None:
         raise InputError(
             f"There is no folder {name}; for a model of that name on the Hugging Face hub, install "
             "pip install 'kutta[hub]' first."
         )
     return download(name)
+
+
+def is_hub_name(given: str | Path) -> bool:
+    """Whether this may be the name of a model of the hub: no such folder is here."""
+    name = Path(given).as_posix()
+    return bool(_NAME.fullmatch(name)) and not os.path.exists(name.partition("/")[0])
 
 
 def download(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""A run directory is data: it holds files and folders of its own, and leads nowhere else."""
+"""A model directory is data: it holds files and folders of its own, and leads nowhere else."""
 
 import os
 from pathlib import Path
@@ -8,9 +8,9 @@ from kutta.errors import InputError
 
 
 def check_contained(folder: Path) -> None:
-    """Reject a run directory with a link that leads out of it, a pipe, a socket or a device.
+    """Reject a model directory with a link that leads out of it, a pipe, a socket or a device.
 
-    So no command that is given a downloaded run reads or writes anywhere else, or waits for ever.
+    So no command that is given a downloaded model reads or writes anywhere else, or waits for ever.
     The folder itself may be a link, and links may lead to other files of the run.
     """
     if is_in_box(folder):  # as it was installed; installers may use links
@@ -33,12 +33,12 @@ def check_contained(folder: Path) -> None:
                 target = os.path.realpath(entry.path)
                 if not any(Path(target).is_relative_to(one) for one in roots):
                     raise InputError(
-                        f"{entry.path} is a link to {target}, outside of the run; a run has to be "
-                        "complete in itself, so replace the link by a copy."
+                        f"{entry.path} is a link to {target}, outside of the folder; a model has "
+                        "to be complete in itself, so replace the link by a copy."
                     )
             elif entry.is_dir():
                 folders.append(entry.path)
             elif not entry.is_file() and os.path.lexists(entry.path):
                 raise InputError(
-                    f"{entry.path} is not an ordinary file, so {folder} is not a run; remove it."
+                    f"{entry.path} is not an ordinary file, so {folder} is not a model; remove it."
                 )

@@ -11,8 +11,8 @@ import pytest
 from huggingface_hub import constants, file_download
 
 from kutta import InputError, Translator
-from kutta.runs import hub as module
-from kutta.runs.hub import find_model
+from kutta.box import hub as module
+from kutta.box.hub import find_model
 
 COMMIT = "c0ffee" + "0" * 34
 WEIGHTS = "model.safetensors"
