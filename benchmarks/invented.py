@@ -4,10 +4,13 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from peers.toolkit import SIZES
 
 from kutta.config import Config
+from kutta.data.ragged import Ragged, id_type
+from kutta.data.store import write_chunks
 from kutta.data.tokenizer import SPECIALS, Pretokenized, Tokenizers
 from kutta.model.weights import own_tensors, write_tensors
 from kutta.runs import Run
@@ -15,6 +18,7 @@ from kutta.runs import Run
 SEED = 1
 WORDS = {"tiny": 8_192, "base": 32_768}  # types, with the special ones
 LENGTHS = (8, 40)  # tokens of a sentence
+MEANINGS, OCCURRENCES, PAIR = 4, 16, 24  # see write_pairs
 # The encoder's solver and gamma. RK2 with gamma = 1 costs as much as RK2, and CTranslate2 knows it.
 METHODS = {"residual": ("euler", "tableau"), "rk2": ("rk2", "ones"), "rk4": ("rk4", "tableau")}
 
@@ -55,7 +59,30 @@ def write_run(folder: Path, size: str, method: str, seed: int = SEED) -> Run:
         # has none of the marks. Marian begins with a zero vector in the place of <s>.
         made.target_embedding.tokens.weight[: len(SPECIALS)] = 0.0
     write_tensors(own_tensors(made), run.final_weights)
+    write_pairs(run, WORDS[size])
     return run
+
+
+def write_pairs(run: Run, words: int) -> None:
+    """A training corpus that a shortlist is learned from: every word has MEANINGS translations.
+
+    Each word is in OCCURRENCES pairs on average. A sentence of 24 random words then lists about
+    100 tokens beside the frequent ones, and a batch of 32 sentences some thousands.
+    """
+    random = np.random.default_rng(SEED)
+    first = len(SPECIALS)
+    meanings = random.integers(first, words, (words, MEANINGS))
+    source = random.integers(first, words, (words * OCCURRENCES // PAIR, PAIR))
+    target = np.take_along_axis(
+        meanings[source], random.integers(0, MEANINGS, (*source.shape, 1)), axis=2
+    )[:, :, 0]
+    target = random.permuted(target, axis=1)
+    sides = [
+        Ragged(side.ravel().astype(id_type(words)), np.full(len(side), PAIR, np.int32))
+        for side in (source, target)
+    ]
+    run.stores.mkdir(exist_ok=True)
+    write_chunks(run.stores / "train.arrow", [(sides[0], sides[1])], words)
 
 
 def words_of(size: str) -> list[str]:

@@ -51,7 +51,7 @@ def exported(place: Place, model: Model, way: Way) -> Path:
     words = EXPORTS[way.precision, way.option]
     if not folder.exists():
         command = [sys.executable, "-m", "kutta", "export", str(model.run.path), str(folder)]
-        run([*command, *words])
+        run([*command, *words], PYTHONPATH=str(ROOT / "src"))
     return folder
 
 

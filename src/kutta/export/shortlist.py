@@ -19,7 +19,7 @@ COMBINATIONS = 8_000_000  # of a source and a target token of a pair, in a chunk
 CHUNKS = 8
 ROUNDS = 4  # of expectation and maximisation
 LIKELY = 48  # target tokens of a source token
-LEAST = 0.001  # probability of such a token
+LEAST = 0.01  # probability of such a token
 FREQUENT = 256  # target tokens that every sentence lists
 
 # numpy's functions lose the kind of number, so the names say it and not the types.
