@@ -25,6 +25,12 @@ from typing import Any
 from environments import DEFAULT, Absent, clean, last_line, python_of
 from subjects import SUBJECTS, Subject
 
+# One thread; and older toolkits may read their own checkpoints, which are pickles.
+VARIABLES = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",
+}
 SLOW = 600  # seconds after which a command counts as endless
 
 
@@ -51,7 +57,7 @@ def run(command: Sequence[str], at: Path, stdin: str = "") -> subprocess.Complet
         capture_output=True,
         text=True,
         timeout=SLOW,
-        env=clean(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1"),
+        env=clean(**VARIABLES),
         check=False,
     )
 
@@ -64,7 +70,7 @@ def killed_after(command: Sequence[str], at: Path, seconds: float) -> bool:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=clean(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1"),
+        env=clean(**VARIABLES),
     )
     try:
         process.wait(seconds)

@@ -8,7 +8,10 @@ from typing import Any
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 # The parts of the suite: what was tried, and what would be wrong.
 PARTS = {
-    "kills": ("kills and losses of power", "something is lost, or the result differs"),
+    "kills": (
+        "kills, writes cut in half, losses of power",
+        "something is lost, or the result differs",
+    ),
     "errors": ("failing writes (ENOSPC, EIO, EROFS)", "the same, or a traceback"),
     "flips": ("flipped bits", "another result without a word"),
     "directories": ("hostile model directories", "a file outside is opened, or memory or time"),

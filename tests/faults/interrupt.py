@@ -117,18 +117,21 @@ def _differences(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
 
 
 def kills(home: Path, draw: random.Random) -> Iterator[Case]:
-    """A kill before each operation in random order; then of other kinds, and twice, without end."""
+    """A kill before each operation in random order, and in turn with it one of another kind."""
     stages = [Stage(scene, home) for scene in SCENES]
-    yield from _in_turn(
+    others = other_kills(stages, draw)
+    for case in _in_turn(
         draw, [[(stage, (Fault(n, KILL),)) for n in _numbers(stage)] for stage in stages]
-    )
-    yield from more_kills(stages, draw)
+    ):
+        yield case
+        yield next(others)
+    yield from others
 
 
-def more_kills(stages: list[Stage], draw: random.Random) -> Iterator[Case]:
+def other_kills(stages: list[Stage], draw: random.Random) -> Iterator[Case]:
+    """Kills amid a write and losses of power, one or two in a row, without end."""
     while True:
-        stage = draw.choice(stages)
-        times = draw.choice((1, 1, 2))
+        stage, times = draw.choice(stages), draw.choice((1, 1, 2))
         effects = [draw.choice((TORN, POWER, POWER)) for _ in range(times)]
         yield stage, tuple(Fault(draw.choice(_numbers(stage)), effect) for effect in effects)
 
@@ -164,5 +167,6 @@ def try_all(cases: Iterator[Case], tally: Tally) -> None:
     for stage, faults in cases:
         if tally.is_over():
             return
+        tally.outcomes.update(name_of(one) for one in faults)
         what = " then ".join(f"{name_of(one)} at {one.number}" for one in faults)
         tally.add(stage.scene.name, stage.problem(*faults), what)

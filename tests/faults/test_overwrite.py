@@ -227,6 +227,15 @@ def test_a_folder_of_the_user_is_not_taken_for_ours(origin: Path, tmp_path: Path
     assert essence(precious) == essence(origin / "new")
 
 
+def test_an_empty_folder_is_what_a_command_that_failed_at_once_has_left(
+    origin: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(origin, tmp_path / "place")
+    (tmp_path / "place" / "run.new").mkdir()
+    replace(tmp_path / "place")
+    assert essence(tmp_path / "place" / "run") == essence(origin / "new")
+
+
 def test_an_interrupted_replacement_is_resumed(
     origin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,16 +87,20 @@ class Store:
                 blocks.check(memoryview(mapped), *_footer(mapped))
             reader = arrow.ipc.open_file(arrow.py_buffer(mapped))
             batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+            full = all(batch.num_rows == ROWS for batch in batches[:-1])
+            if reader.schema.metadata != _MARK or not full:
+                raise foreign
+            for batch in batches:
+                batch.validate()
+            return cls(mapped, batches, blocks)
         except (
             OSError,
             ValueError,
+            KeyError,
+            AttributeError,
             arrow.ArrowException,
         ) as error:  # of an empty file, or of Arrow
             raise foreign from error
-        full = all(batch.num_rows == ROWS for batch in batches[:-1])
-        if reader.schema.metadata != _MARK or not full:
-            raise foreign
-        return cls(mapped, batches, blocks)
 
     def __len__(self) -> int:
         return self._pairs

@@ -14,6 +14,7 @@ from kutta.errors import InputError
 from kutta.files import (
     discard,
     followed,
+    is_temporary,
     link_or_copy,
     remove_leftovers,
     swap,
@@ -55,7 +56,7 @@ def begin_replacement(config: Config) -> Config:
     new = replacement_of(path)
     if (new / _REPLACED).is_file():
         discard(new)  # the old folder of a replacement that was killed at its very end
-    if new.exists() and not is_being_replaced(path):
+    if _is_in_use(new) and not is_being_replaced(path):
         raise InputError(
             f"{new} is the place for the new run, but there is something else; move it elsewhere."
         )
@@ -68,6 +69,13 @@ def begin_replacement(config: Config) -> Config:
     if not Run.is_at(new):
         Run(new, planned).write_config()
     return planned
+
+
+def _is_in_use(folder: Path) -> bool:
+    """Whether something is there that a command which failed at once has not left."""
+    if not folder.is_dir():
+        return folder.exists()
+    return any(not is_temporary(path.name) for path in folder.iterdir())
 
 
 def finish_replacement(path: Path) -> None:

@@ -79,6 +79,8 @@ class Session:
             if self.failure is not None:
                 raise self.failure
             if ended != "interrupted" and trainer.group.is_main:
+                # Again, because a process may have been killed before it could.
+                prune(self.run.path, settings.keep_last, self.progress.best_step)
                 self._write_final_model(ended)
         return Outcome(self.run.path, trainer.step, ended, self.latest)
 
