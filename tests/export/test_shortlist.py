@@ -34,7 +34,7 @@ def scorer_of(
 ) -> ExportedModel:
     """An exported model with these lists, or with none."""
     folder.mkdir()
-    write_model(model, folder, precision, "test", lists)
+    write_model(model, folder, precision, "test", lists=lists)
     found = Exported(folder, Facts.read(folder / EXPORT), toy_config(folder))
     if lists:  # there is no tokenizer here that says how many source tokens there are
         read = Shortlist.read(folder / SHORTLIST, VOCABULARY, VOCABULARY)
