@@ -65,13 +65,13 @@ def _check_sizes(facts: Facts, decoder: Session) -> None:
     """Compare what export.json says with the graph, before memory is taken for it."""
     kept = [f"{kind}.{n}" for kind in ("keys", "values") for n in range(facts.caches)]
     read = [f"memory_{kind}.{n}" for kind in ("keys", "values") for n in range(facts.memories)]
-    found = {
-        name: shape for name, shape in decoder.inputs.items() if "." in name and len(shape) == 4
-    }
-    # A cache is (slots, B, H, d_h), what is read of the source (B, H, S, d_h).
-    heads = {name: shape[1 if name in read else 2] for name, shape in found.items()}
-    sizes = [(heads[name], shape[3]) for name, shape in found.items()]
-    if found.keys() != {*kept, *read} or sizes != [(facts.heads, facts.width)] * len(found):
+    heads = dict.fromkeys(kept, 2) | dict.fromkeys(read, 1)  # the axis that they are
+    found = {name: shape for name, shape in decoder.inputs.items() if "." in name}
+    fits = found.keys() == heads.keys() and all(
+        len(shape) == 4 and (shape[heads[name]], shape[3]) == (facts.heads, facts.width)
+        for name, shape in found.items()
+    )
+    if not fits:
         raise InputError(
             f"{decoder.path} has other caches than export.json says; export the run again."
         )
