@@ -378,6 +378,8 @@ def test_a_run_is_resumed_by_its_folder(folder: Path) -> None:
     )
     checkpoint = Path("moved/checkpoints/step-00000007")
     is_one_sentence(
-        kutta("train", checkpoint, cwd=folder), "is a checkpoint", "give its folder moved"
+        kutta("train", checkpoint, cwd=folder),
+        "is part of the run moved, such as a checkpoint",
+        "the folder of the run",
     )
     is_one_sentence(kutta("train", "text", cwd=folder), "text is a folder but not a run")

@@ -689,7 +689,10 @@ def test_the_folder_of_a_run_stands_for_its_config(
         Path("moved/mine/checkpoints/step-00000002"),
         Path("moved/mine/checkpoints/../checkpoints/step-00000002"),
     ):
-        with pytest.raises(InputError, match=r"is a checkpoint; .* so give its folder moved/mine"):
+        with pytest.raises(
+            InputError,
+            match=r"is part of the run moved/mine, such as a checkpoint; .* give the folder",
+        ):
             Config.load(checkpoint)
 
 
