@@ -38,8 +38,9 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 
 
 def test_everything_in_the_readme_runs(reader: Reader) -> None:
-    setup, get, commands, first, second = reader.output[0:2], *reader.output[2:]
-    assert setup == ["", ""], "the lines of make and pip: see the tests below"
+    make, box, get, commands, first, second = reader.output
+    assert make == "", "the lines of make and pip: see the tests below"
+    assert box == "Wo ist der Bahnhof?\n"
     assert "written to data/tatoeba-en-de" in get
     assert "sacreBLEU" in commands
     assert "['" in first.splitlines()[-1], "a list with one translation"

@@ -32,12 +32,11 @@ def test_the_box_is_small() -> None:
 
 
 @needs_models
-def test_the_box_has_both_directions() -> None:
-    assert sorted(MODELS) == sorted(ASKED)
+def test_every_model_is_asked_something() -> None:
+    assert MODELS.keys() <= ASKED.keys()
 
 
-@needs_models
-@pytest.mark.parametrize("name", ASKED)
+@each
 def test_a_model_translates_from_the_shell_in_any_folder(name: str, tmp_path: Path) -> None:
     """As in the README: echo "Where is the station?" | kutta translate en-de."""
     asked, word = ASKED[name]
