@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from environments import Steps, run
-from peers import fairseq, joeynmt, marian
+from peers import eole, fairseq, joeynmt, marian
 
 UPDATES, SAVE_EVERY = 60, 10
 WIDTH, INNER, HEADS = 32, 64, 2
@@ -312,4 +312,88 @@ JOEYNMT = Subject(
     resuming="a config that names the last checkpoint and another folder",
 )
 
-SUBJECTS = (KUTTA, MARIAN, FAIRSEQ, JOEYNMT)
+# ---- eole ---------------------------------------------------------------------------------------
+
+
+def _train_eole(python: Path, text: Path, place: Path, resumes: bool) -> list[str]:
+    training: dict[str, object] = {
+        "model_path": str(place / "model"),
+        "world_size": 1,
+        "gpu_ranks": [],
+        "compute_dtype": "fp32",
+        "batch_type": "tokens",
+        "batch_size": 300,
+        "batch_size_multiple": 1,
+        "bucket_size": 400,
+        "normalization": "tokens",
+        "num_workers": 0,
+        "dropout": [0.1],
+        "attention_dropout": [0.1],
+        "label_smoothing": 0.1,
+        "optim": "adam",
+        "learning_rate": 1.0,
+        "warmup_steps": 20,
+        "decay_method": "noam",
+        "train_steps": UPDATES,
+        "valid_steps": 10 * UPDATES,
+        "save_checkpoint_steps": SAVE_EVERY,
+        "keep_checkpoint": 3,
+    }
+    if resumes and (place / "model" / "config.json").exists():
+        training["train_from"] = str(place / "model")
+    config = {
+        "seed": 1,
+        "src_vocab": f"{text}/vocab.txt",
+        "tgt_vocab": f"{text}/vocab.txt",
+        "share_vocab": True,
+        "overwrite": True,
+        "report_every": 10,
+        "data": {
+            "train": {
+                "path_src": f"{text}/train.en",
+                "path_tgt": f"{text}/train.de",
+                "transforms": [],
+            }
+        },
+        "model": {
+            "architecture": "transformer",
+            "layers": 1,
+            "hidden_size": WIDTH,
+            "heads": HEADS,
+            "transformer_ff": INNER,
+            "embeddings": {
+                "word_vec_size": WIDTH,
+                "position_encoding_type": "SinusoidalInterleaved",
+            },
+            "share_embeddings": True,
+            "share_decoder_embeddings": True,
+        },
+        "training": training,
+    }
+    path = place / ("resumed.yaml" if resumes else "train.yaml")
+    path.write_text(json.dumps(config, indent=2))  # JSON is YAML
+    return [str(python.with_name("eole")), "train", "-config", str(path)]
+
+
+EOLE = Subject(
+    name=eole.TOOLKIT.name,
+    version=eole.TOOLKIT.version,
+    install=eole.TOOLKIT.install,
+    prepare=lambda python, text, place: None,
+    train=_train_eole,
+    # It writes to files only.
+    translate=lambda python, text, place: [
+        *("bash", "-c"),
+        'cat > source && "$0" predict -model_path "$1" -src source -output found -beam_size 2 '
+        ">&2 && cat found",
+        *(str(python.with_name("eole")), str(place / "model")),
+    ],
+    model=lambda place: (place / "model" / "model.00.safetensors").resolve(),
+    digest="import hashlib, sys\n"
+    "from safetensors.numpy import load_file\n"
+    "state = load_file(sys.argv[1] + '/model/model.00.safetensors')\n"
+    "print(hashlib.sha256(b''.join(state[n].tobytes() for n in sorted(state))).hexdigest())",
+    resuming="a config that names the last checkpoint",
+)
+
+SUBJECTS = (KUTTA, MARIAN, FAIRSEQ, JOEYNMT, EOLE)
