@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kutta.box import models
 from kutta.cli.options import meant_instead
 from kutta.config import known_keys
 from kutta.config.mistakes import OTHER_NAMES
@@ -43,6 +44,8 @@ def change_data(place: Path, key: str, value: object) -> None:
 
 # ---- wrong commands, settings and names -----------------------------------------------------
 
+BOXED = f", or a model in the box: {', '.join(models())}" if models() else ""
+
 # What is typed after `kutta`, and the answer.
 TYPED = {
     # Names that are nearly right.
@@ -56,9 +59,9 @@ TYPED = {
     "data get multi30": "There is no corpus 'multi30'; did you mean multi30k or multi30k-bpe?",
     # A file where a folder is meant, and the reverse.
     "translate mine.toml": "mine.toml is a file; give the run directory, which its setting run "
-    "names (by default runs/mine).",
+    f"names (by default runs/mine){BOXED}.",
     "translate runs/mine/model.safetensors": "runs/mine/model.safetensors is a file; give the run "
-    "directory runs/mine.",
+    f"directory runs/mine{BOXED}.",
     "translate runs": "runs is a folder of runs; give one of them, e.g. runs/mine.",
     "translate text": "text is not a run directory (it has no config.json); give the folder set as "
     "`run` in the config, or one of its checkpoints.",
