@@ -20,8 +20,8 @@ from kutta.model.transformer import build_model
 from kutta.model.weights import own_tensors, read_tensors
 from kutta.ode.methods import METHODS
 from kutta.runs import Run
+from kutta.runtime.asked import OPERATORS, asked_by
 from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, WEIGHTS, Exported, Facts
-from kutta.runtime.external import external_data
 from kutta.runtime.session import Session
 from kutta.translate import Translator, beam_search, workers
 from kutta.translate.exported import ExportedModel
@@ -50,6 +50,8 @@ def model_of(
 
 def exported(model: Any, folder: Path, precision: str = "fp32") -> ExportedModel:
     write_model(model, folder, precision, "test")
+    for graph in folder.glob("*.onnx"):
+        assert asked_by(graph).operators <= OPERATORS, "which open_export refuses"
     return ExportedModel(Exported(folder, Facts.read(folder / EXPORT), toy_config(folder)))
 
 
@@ -204,6 +206,27 @@ def test_equal_models_are_equal_files(folder: Path, toy_run: Path, tmp_path: Pat
         assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
 
 
+def test_a_graph_that_could_run_for_ever_is_refused(folder: Path, tmp_path: Path) -> None:
+    def looping(copy: Path) -> None:
+        model = onnx.load(copy / DECODER)
+        body = onnx.helper.make_graph([], "body", [], [])
+        model.graph.node.add().CopyFrom(onnx.helper.make_node("Loop", ["", ""], ["x"], body=body))
+        (copy / DECODER).write_bytes(model.SerializeToString())
+        (copy / "checksums.json").unlink()
+        write_manifest(copy)
+
+    assert "has the operator 'Loop'" in damage(folder, tmp_path / "a", looping)
+
+
+def test_a_damaged_matrix_is_refused(tmp_path: Path, toy_run: Path) -> None:
+    export_run(Run.load(toy_run), tmp_path / "a", "int8")
+    content = bytearray((tmp_path / "a" / WEIGHTS).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "a" / WEIGHTS).write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
+        Translator.load(tmp_path / "a")
+
+
 def test_an_export_never_overwrites(toy_run: Path, folder: Path) -> None:
     with pytest.raises(InputError, match="already exists"):
         export_run(Run.load(toy_run), folder)
@@ -287,7 +310,7 @@ def test_graphs_in_8_bits_read_their_matrices_from_one_file(
                 used.add(matrix.name)
             elif tensor.data_type == onnx.TensorProto.INT8:
                 assert not onnx.numpy_helper.to_array(tensor).any(), "only padding is left"
-        assert external_data(tmp_path / name) == {WEIGHTS}
+        assert asked_by(tmp_path / name).files == {WEIGHTS}
     assert used == stored.keys()
     restored, original = read_tensors(tmp_path / WEIGHTS), own_tensors(model)
     for name, tensor in original.items():

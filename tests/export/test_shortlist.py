@@ -150,6 +150,18 @@ def test_a_damaged_shortlist_is_refused(
         Translator.load(tmp_path / "a").translate(["ba"])
 
 
+def test_a_compressed_shortlist_is_refused(folder: Path, tmp_path: Path) -> None:
+    """It could be a thousand times larger than its file."""
+    shutil.copytree(folder, tmp_path / "a")
+    with np.load(tmp_path / "a" / SHORTLIST) as file:
+        arrays = dict(file)
+    np.savez_compressed(tmp_path / "a" / SHORTLIST, **arrays)
+    (tmp_path / "a" / "checksums.json").unlink()
+    write_manifest(tmp_path / "a")
+    with pytest.raises(InputError, match=f"{SHORTLIST} is damaged"):
+        Translator.load(tmp_path / "a").translate(["ba"])
+
+
 def test_a_missing_shortlist_is_refused(folder: Path, tmp_path: Path) -> None:
     def remove(copy: Path) -> None:
         (copy / SHORTLIST).unlink()

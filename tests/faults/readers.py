@@ -19,8 +19,8 @@ from kutta.errors import InputError
 from kutta.integrity import MANIFEST, read_manifest
 from kutta.model.weights import read_shapes, read_tensors
 from kutta.parsing import DocumentError, parse_json, parse_toml, read_records
+from kutta.runtime.asked import asked_by
 from kutta.runtime.directory import Facts
-from kutta.runtime.external import external_data
 from kutta.training.state import State
 
 ALLOWED = (InputError, DocumentError)  # and nothing else
@@ -122,7 +122,7 @@ def readers(home: Path) -> dict[str, Reader]:
         "tokenizer.model": Reader(_file("t.model", _bpe), seeds(run / "tokenizer.model")),
         "store": Reader(_file("a.arrow", _store), seeds(run / "store" / "valid.arrow")),
         "export.json": Reader(_file("export.json", Facts.read), seeds(exported / "export.json")),
-        "ONNX": Reader(_file("a.onnx", external_data), seeds(exported / "encoder.onnx")),
+        "ONNX": Reader(_file("a.onnx", asked_by), seeds(exported / "encoder.onnx")),
     }
     documents = {
         name: Reader(_file(f"a.{name}", _document), (seed,)) for name, seed in DOCUMENTS.items()

@@ -11,7 +11,7 @@ from kutta.errors import InputError
 from kutta.export.export import export_run
 from kutta.integrity import MANIFEST, write_manifest
 from kutta.runs import Run
-from kutta.runtime.external import external_data
+from kutta.runtime.asked import asked_by
 from tests.test_cli import is_one_sentence, kutta
 
 
@@ -95,4 +95,4 @@ def test_messages_in_messages_have_a_limit(tmp_path: Path) -> None:
         message = inside(1, inside(5, inside(6, message)))
     (tmp_path / "deep.onnx").write_bytes(inside(7, message))
     with pytest.raises(InputError, match="messages in each other"):
-        external_data(tmp_path / "deep.onnx")
+        asked_by(tmp_path / "deep.onnx")

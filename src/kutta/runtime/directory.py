@@ -20,7 +20,7 @@ from kutta.errors import InputError
 from kutta.integrity import MANIFEST, read_manifest, verify
 from kutta.limits import LAYERS, POSITIONS, STAGES, TEXT, VOCABULARY, WIDTH
 from kutta.parsing import read_table
-from kutta.runtime.external import external_data
+from kutta.runtime.asked import OPERATORS, asked_by
 from kutta.runtime.shortlist import SHORTLIST, Shortlist
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
@@ -166,10 +166,16 @@ def open_export(folder: Path) -> Exported:
     for graph in found.graphs:
         if graph.name not in manifest.files:
             raise InputError(f"{graph} is not in {MANIFEST}; {remedy}.")
-        if others := external_data(graph) - {WEIGHTS}:  # which both graphs may read
+        asked = asked_by(graph)
+        if others := asked.files - {WEIGHTS}:  # which both graphs may read
             raise InputError(
                 f"{graph} reads its weights from another file ({min(others)!r}), which Kutta does "
                 "not allow; export the run again."
+            )
+        if others := asked.operators - OPERATORS:
+            raise InputError(
+                f"{graph} has the operator {min(others)!r}, which no export of Kutta has; export "
+                "the run again."
             )
     if len(found.tokenizers.target) != facts.vocabulary:
         raise InputError(

@@ -3,13 +3,15 @@
 The output layer then computes the tokens that the sentences of a batch list, not all of them.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 from numpy.typing import NDArray
 
 from kutta.data.tokenizer import SPECIALS
@@ -48,6 +50,7 @@ class Shortlist:
     def read(cls, path: Path, sources: int, vocabulary: int) -> "Shortlist":
         damaged = f"{path} is damaged; copy the exported folder again, or export the run again."
         try:
+            _check_sizes(path)
             with np.load(path, allow_pickle=False) as file:
                 found = cls(**{name: file[name] for name in file.files})
         except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile, MemoryError):
@@ -81,3 +84,16 @@ class Shortlist:
         if self.scales is not None:
             feeds["scales"] = self.scales[ids]
         return Listed(ids, {f"listed_{name}": array for name, array in feeds.items()})
+
+
+def _check_sizes(path: Path) -> None:
+    """Reject arrays that are larger than their file: compressed ones, and headers that lie."""
+    with ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if entry.compress_type != ZIP_STORED or entry.file_size != entry.compress_size:
+                raise ValueError("it is compressed")
+            with archive.open(entry) as file:
+                read = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
+                shape, _, dtype = read[read_magic(file)](file)
+                if math.prod(shape) * dtype.itemsize != entry.file_size - file.tell():
+                    raise ValueError("its header lies")

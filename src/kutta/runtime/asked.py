@@ -1,13 +1,15 @@
-"""Which other files an ONNX file reads, found without the onnx package.
+"""What an ONNX file asks of onnxruntime, found without the onnx package: other files, operators.
 
 An ONNX file is a protocol buffer: fields of a number, a wire type and a value. Weights are either
-in it or, by a name, in another file, which could be any file of the machine. So all tensors are
-looked at before onnxruntime opens the file. The numbers are those of onnx.proto, which stay.
+in it or, by a name, in another file, which could be any file of the machine. Operators could loop
+without end. So all tensors and nodes are looked at before onnxruntime opens the file. The numbers
+are those of onnx.proto, which stay.
 """
 
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from kutta.errors import InputError
 from kutta.limits import DEPTH
@@ -24,20 +26,37 @@ _FIELDS: dict[str, dict[int, str]] = {
     "entry": {},
 }
 _LOCATION = 14  # of a tensor: 0 in this file, 1 in another
+_OPERATOR = 4  # of a node
+# All that an export has. None of them repeats others, so the work of a graph has an end.
+_NAMES = (
+    "Abs Add Cast Clip Concat Cos Div Equal Exp Expand FusedMatMul Gather GatherElements GatherND "
+    "Identity If LayerNormalization LogSoftmax MatMul MatMulIntegerToFloat Max Min Mod Mul Pad "
+    "QuantizeLinear Range ReduceLogSumExp ReduceMax Relu Reshape Shape Sigmoid Sin Slice Softmax "
+    "Split Squeeze Sub TopK Transpose Unsqueeze Where"
+)
+OPERATORS = frozenset(_NAMES.split())
 
 
-def external_data(path: Path) -> set[str]:
-    """The names of the other files that an ONNX file reads."""
+class Asked(NamedTuple):
+    """The names of the other files that an ONNX file reads, and of its operators."""
+
+    files: set[str]
+    operators: set[str]
+
+
+def asked_by(path: Path) -> Asked:
+    """What an ONNX file asks for."""
     try:
         with open(path, "rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         # It is closed when the last view of it is gone.
-        return set(_external(memoryview(data), "model", DEPTH))
+        found = list(_asked(memoryview(data), "model", DEPTH))
     except (OSError, ValueError, IndexError) as error:
         raise InputError(f"{path} is not an ONNX file ({error}); export the run again.") from None
+    return Asked(*({text for what, text in found if what == kind} for kind in Asked._fields))
 
 
-def _external(message: memoryview, kind: str, depth: int) -> Iterator[str]:
+def _asked(message: memoryview, kind: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth == 0:
         raise ValueError(f"it has more than {DEPTH} messages in each other")
     located, elsewhere = False, False
@@ -45,15 +64,17 @@ def _external(message: memoryview, kind: str, depth: int) -> Iterator[str]:
         inside = _FIELDS[kind].get(number)
         if kind == "tensor" and number == _LOCATION:
             elsewhere = value != 0
+        elif kind == "node" and number == _OPERATOR and isinstance(value, memoryview):
+            yield "operators", bytes(value[:200]).decode("utf-8", "replace")
         elif inside == "entry" and isinstance(value, memoryview):
             key, text = _entry(value)
             located = located or key == "location"
             if key == "location":
-                yield text
+                yield "files", text
         elif inside and wire == 2 and isinstance(value, memoryview):
-            yield from _external(value, inside, depth - 1)
+            yield from _asked(value, inside, depth - 1)
     if elsewhere and not located:
-        yield "unknown"
+        yield "files", "unknown"
 
 
 def _entry(message: memoryview) -> tuple[str, str]:
