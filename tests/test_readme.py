@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import runpy
+import shlex
 import subprocess
 import venv
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_the_readme_runs_after_its_own_install_line(
     install = next(
         line for _, text in blocks(README) for line in text.splitlines() if "pip" in line
     )
-    subprocess.run([programs / "python", "-m", *install.split()], cwd=ROOT, check=True)
+    subprocess.run([programs / "python", "-m", *shlex.split(install)], cwd=ROOT, check=True)
     write_downloads(tmp_path / "hand")
     reader = Reader(tmp_path / "empty", tmp_path / "hand", programs)
     reader.folder.mkdir()
@@ -88,7 +89,7 @@ def test_the_readme_runs_after_its_own_install_line(
 def test_the_page_of_translating_runs(reader: Reader) -> None:
     before = len(reader.output)
     reader.follow(page("translating.md"))
-    files, _, n_best, samples, _, ensemble, scores = reader.output[before:]
+    files, _, n_best, samples, _, ensemble, scores, again = reader.output[before:]
     assert len(files.splitlines()) == 1, "the others go to files"
     assert len((reader.folder / "first.de").read_text().splitlines()) == 3
     *lists, last = n_best.splitlines()
@@ -98,6 +99,8 @@ def test_the_page_of_translating_runs(reader: Reader) -> None:
     assert len(samples.splitlines()) == 5
     assert "runs/second" in ensemble
     assert "p = " in scores or "p-value" in scores or "p=" in scores
+    score = re.findall(r"sacreBLEU\D*([\d.]+)", scores)[0]
+    assert score in again, "score --run agrees with evaluate"
 
 
 @pytest.mark.slow

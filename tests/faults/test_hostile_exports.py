@@ -2,10 +2,15 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from kutta.errors import InputError
 from kutta.export.export import export_run
@@ -96,3 +101,59 @@ def test_messages_in_messages_have_a_limit(tmp_path: Path) -> None:
     (tmp_path / "deep.onnx").write_bytes(inside(7, message))
     with pytest.raises(InputError, match="messages in each other"):
         asked_by(tmp_path / "deep.onnx")
+
+
+def test_a_graph_that_asks_for_all_memory_is_refused(folder: Path) -> None:
+    """A terabyte of ones in 200 bytes, of operators that exports have, before the first output."""
+    graph = onnx.load(folder / "encoder.onnx")
+    size = numpy_helper.from_array(np.array([1 << 38]), "bomb_size")
+    one = numpy_helper.from_array(np.ones(1, np.float32), "bomb_one")
+    zero = numpy_helper.from_array(np.zeros(1, np.float32), "bomb_zero")
+    graph.graph.initializer.extend([size, one, zero])
+    last = graph.graph.node[-1]
+    wanted, last.output[0] = last.output[0], "harmless"
+    bomb = [
+        helper.make_node("Expand", ["bomb_one", "bomb_size"], ["bomb"]),
+        helper.make_node("ReduceMax", ["bomb"], ["largest"], axes=[0], keepdims=1),
+        helper.make_node("Mul", ["largest", "bomb_zero"], ["nothing"]),
+        helper.make_node("Add", ["harmless", "nothing"], [wanted]),
+    ]
+    graph.graph.node.extend(bomb)
+    onnx.save(graph, folder / "encoder.onnx")
+    seal(folder)
+    done = kutta("translate", folder, stdin=b"ba be\n")
+    is_one_sentence(done, "encoder.onnx")
+
+
+def test_graphs_share_a_bound_on_memory(good: Path) -> None:
+    """Without the bound a graph that asks for 2 GB gets them; with it, it is refused."""
+    script = """
+import resource, sys
+from pathlib import Path
+import numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+from kutta.errors import InputError
+from kutta.runtime import session
+
+session.available_memory = lambda: int(sys.argv[2])
+size = numpy_helper.from_array(np.array([1 << 29]), "size")
+nodes = [
+    helper.make_node("Expand", ["x", "size"], ["wide"]),
+    helper.make_node("ReduceMax", ["wide"], ["y"], axes=[0]),
+]
+x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
+graph = helper.make_graph(nodes, "wide", [x], [y], [size])
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+path = Path(sys.argv[1])
+onnx.save(model, path)
+try:
+    session.Session(path).run({"x": np.ones(1, np.float32)}, ["y"])
+    print("computed", end=" ")
+except InputError:
+    print("refused", end=" ")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 1 << 20)
+"""
+    for memory, expected in ((1 << 30, "refused False"), (0, "computed True")):
+        command = [sys.executable, "-c", script, good.parent / "wide.onnx", str(memory)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == expected

@@ -1,6 +1,7 @@
 """A graph in onnxruntime: arrays in, arrays out."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from kutta.errors import InputError
+from kutta.limits import available_memory
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -23,6 +25,8 @@ class Session:
         # Threads that wait do not occupy cores, which other workers and programs need.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3  # errors only: they come as exceptions too
+        if _bounded():
+            options.add_session_config_entry("session.use_env_allocators", "1")
         # Memory that shapes of the moment need would never be given back.
         options.enable_mem_pattern = False
         try:
@@ -64,3 +68,23 @@ class Session:
             binding.bind_output(name)
         cast(Any, self._session).run_with_iobinding(binding)
         return [value.numpy() for value in binding.get_outputs()[-len(outputs) :]]
+
+
+@cache
+def _bounded() -> bool:
+    """Bound what all graphs of this process may allocate: half of the memory that is available.
+
+    A graph that asks for more fails with an error, and the process and the machine go on. False
+    where the available memory is not known, or the program around Kutta has an allocator already.
+    """
+    most = available_memory() // 2
+    if not most:
+        return False
+    library: Any = onnxruntime
+    kind = library.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    place = library.OrtMemoryInfo("Cpu", kind, 0, library.OrtMemType.DEFAULT)
+    try:
+        library.create_and_register_allocator(place, library.OrtArenaCfg({"max_mem": most}))
+    except Exception:  # an allocator is registered already
+        return False
+    return True
