@@ -33,8 +33,10 @@ class Parts(Slots):
 
     def attend(self, q: Tensor, bias: Tensor) -> Tensor:
         graph, (count, sentences, heads, width) = self.graph, q.shape
-        # Not as a factor of the product, which is faster for a single hypothesis without.
-        query = graph.name(q * width**-0.5)
+        # onnxruntime makes a single number a factor of the product, which is then much slower for a
+        # single hypothesis. It leaves a vector alone.
+        scale = graph.constant(np.full(width, width**-0.5, np.float32))
+        query = graph.node("Mul", [graph.name(q), scale])
         scores = [
             # Sentences and heads come before hypotheses and slots without a copy.
             self._product(query, graph.name(kv.keys), transBatchA=1, transB=1)

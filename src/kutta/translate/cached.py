@@ -55,10 +55,17 @@ class Cached(ABC):
     hypotheses of a sentence.
     """
 
-    def __init__(self, beam: int, sizes: Sizes, zeros: Zeros, at_once: int = SOURCE_TOKENS) -> None:
+    def __init__(
+        self,
+        beam: int,
+        sizes: Sizes,
+        zeros: Zeros,
+        at_once: int = SOURCE_TOKENS,
+        room: int = ROOM,
+    ) -> None:
         self.beam, self.clip, self.at_once = beam, sizes.clip, at_once
         self.ancestors = Ancestors(0, beam)
-        self.caches = Caches(zeros, 2 * sizes.caches, sizes.heads, sizes.width)
+        self.caches = Caches(zeros, 2 * sizes.caches, sizes.heads, sizes.width, room)
         self.memories = Memories(zeros, 2 * sizes.memories, sizes.heads, sizes.width)
         self.sources: list[Sequence[int]] = []  # those of the columns
         self.memory_bias: Floats = np.zeros((0, 1, 1, 0), np.float32)
@@ -132,7 +139,7 @@ class Cached(ABC):
     def _pack(self, columns: Sequence[int], total: int) -> None:
         """Keep these columns, and of each the slots that are seen."""
         slots, used = self.ancestors.needed(columns)
-        self.caches.select(columns, slots, total, room=ROOM * self.beam)
+        self.caches.select(columns, slots, total)
         self.ancestors.select(columns, slots, used, total)
 
 

@@ -10,7 +10,9 @@ from kutta.translate.hypothesis import Integers
 Array = Any  # of numpy or of torch, as the model asks for
 Zeros = Callable[[tuple[int, ...]], Array]  # makes an array of this shape
 
-ROOM = 8  # steps for which there is room when arrays are made, at least
+# Steps for which there is room when arrays are made. Memory of a CPU is provided page by page when
+# it is first written to, so room costs nothing, but new arrays are slow. Memory of a GPU is taken.
+ROOM, ROOM_ON_GPU = 32, 8
 
 
 class Caches:
@@ -19,10 +21,10 @@ class Caches:
     Slots come first, so a step fills the memory that follows, and what is filled is one piece.
     """
 
-    def __init__(self, zeros: Zeros, count: int, heads: int, width: int) -> None:
+    def __init__(self, zeros: Zeros, count: int, heads: int, width: int, room: int) -> None:
         self.arrays = [zeros((0, 0, heads, width)) for _ in range(count)]
         self.used = 0
-        self._zeros = zeros
+        self._zeros, self._room = zeros, room
 
     @property
     def filled(self) -> list[Array]:
@@ -34,21 +36,23 @@ class Caches:
         end = self.used + count
         if self.arrays and end > len(self.arrays[0]):
             for number, array in enumerate(self.arrays):
-                grown = self._zeros((end + max(ROOM * count, end // 2), *array.shape[1:]))
+                grown = self._zeros((end + max(self._room * count, end), *array.shape[1:]))
                 grown[: self.used] = array[: self.used]
                 self.arrays[number] = grown
         return [array[self.used : end] for array in self.arrays]
 
-    def select(self, columns: Sequence[int], slots: Integers, total: int, room: int) -> None:
+    def select(self, columns: Sequence[int], slots: Integers, total: int) -> None:
         """Keep some columns and of each some slots (b, m), and have `total` columns.
 
-        What is not filled is 0, as it may enter sums with a weight of 0.
+        What is in no column is 0, as it may enter sums with a weight of 0.
         """
         b, m = slots.shape
         where = slots.T, np.array(columns, np.int64)[None]
         for number, array in enumerate(self.arrays):
-            chosen = self._zeros((m + room, total, *array.shape[2:]))
-            chosen[:m, :b] = array[where]
+            shape = len(array), total, *array.shape[2:]
+            chosen = array if array.shape == shape else self._zeros(shape)
+            chosen[:m, :b] = array[where]  # a copy, so they may be the same array
+            chosen[:m, b:] = 0
             self.arrays[number] = chosen
         self.used = m
 
@@ -71,7 +75,7 @@ class Memories:
         """Keep some columns, have `total` of them, and `width` places in each."""
         kept, b = min(width, self.width), len(columns)
         for number, array in enumerate(self.arrays):
-            _, heads, _, size = array.shape
-            chosen = self._zeros((total, heads, width, size))
-            chosen[:b, :, :kept] = array[columns][:, :, :kept]
+            shape = total, array.shape[1], width, array.shape[3]
+            chosen = array if array.shape == shape else self._zeros(shape)
+            chosen[:b, :, :kept] = array[columns][:, :, :kept]  # a copy
             self.arrays[number] = chosen
