@@ -1,8 +1,8 @@
 """The output layer of a graph: the best continuations, without all log-probabilities at once.
 
-Tokens are computed in chunks. The logits of a chunk stay in the processor's cache while their sum is
-computed and the blocks of tokens that have the highest are taken, and their memory serves the next
-chunk. The best tokens are among those of the best blocks.
+Tokens are computed in chunks. The logits of a chunk stay in the processor's cache while their sum
+is computed and the blocks of tokens that have the highest are taken, and their memory serves the
+next chunk. The best tokens are among those of the best blocks.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from kutta.data.tokenizer import EOS
 from kutta.export.trace import VARYING, Tracer
 from kutta.runtime.shortlist import BLOCK  # whose maximum says whether any can be the best
 
-CHUNK = 4096  # tokens whose logits are computed together
+CHUNK = 8192  # tokens whose logits are computed together
 
 Found = tuple[str, str]  # values and ids
 

@@ -66,13 +66,13 @@ class Cached(ABC):
         self.beam, self.clip, self.at_once = beam, sizes.clip, at_once
         self.ancestors = Ancestors(0, beam)
         self.caches = Caches(zeros, 2 * sizes.caches, sizes.heads, sizes.width, room)
-        self.memories = Memories(zeros, 2 * sizes.memories, sizes.heads, sizes.width)
+        self.memories = Memories(zeros, sizes.memories, sizes.heads, sizes.width)
         self.sources: list[Sequence[int]] = []  # those of the columns
         self.memory_bias: Floats = np.zeros((0, 1, 1, 0), np.float32)
 
     @abstractmethod
     def _read(self, source: Integers) -> list[Array]:
-        """Source ids (b, S) -> keys and values (b, H, S, d_h) of every cross-attention."""
+        """Source ids (b, S) -> the arrays of `Memories` for every cross-attention."""
 
     @abstractmethod
     def _run(self, step: Step) -> Continuations:
@@ -91,8 +91,7 @@ class Cached(ABC):
             for row, number in enumerate(rows):
                 ids[row, : widths[number]] = sources[number]
             chosen = [columns[number] for number in rows]
-            for memory, array in zip(self.memories.arrays, self._read(ids), strict=True):
-                memory[chosen, :, : ids.shape[1]] = array
+            self.memories.write(chosen, self._read(ids))
         places = np.arange(self.memories.width)
         bias = np.where(places < widths[:, None], np.float32(0), np.float32(-math.inf))
         self.memory_bias[columns] = bias[:, None, None]

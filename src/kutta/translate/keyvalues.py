@@ -58,24 +58,40 @@ class Caches:
 
 
 class Memories:
-    """Keys and values (B, H, S, d_h) of cross-attention, of S places for source tokens.
+    """Keys (B, H, d_h, S) and values (B, H, S, d_h) of cross-attention, in turns.
 
-    Sentences come first: each is written once and then read at every step.
+    S places are for source tokens. Sentences come first: each is written once and then read at
+    every step.
     """
 
     def __init__(self, zeros: Zeros, count: int, heads: int, width: int) -> None:
-        self.arrays = [zeros((0, heads, 0, width)) for _ in range(count)]
+        shapes = [(0, heads, width, 0), (0, heads, 0, width)]
+        self.arrays = [zeros(shape) for _ in range(count) for shape in shapes]
         self._zeros = zeros
 
     @property
     def width(self) -> int:
-        return self.arrays[0].shape[2] if self.arrays else 0
+        return self.arrays[0].shape[3] if self.arrays else 0
+
+    def write(self, columns: Sequence[int], arrays: Sequence[Array]) -> None:
+        """Fill the first places of some columns."""
+        for number, (memory, array) in enumerate(zip(self.arrays, arrays, strict=True)):
+            memory[columns, *_places(number, array.shape[3 - number % 2])] = array
 
     def select(self, columns: Sequence[int], width: int, total: int) -> None:
         """Keep some columns, have `total` of them, and `width` places in each."""
         kept, b = min(width, self.width), len(columns)
         for number, array in enumerate(self.arrays):
-            shape = total, array.shape[1], width, array.shape[3]
-            chosen = array if array.shape == shape else self._zeros(shape)
-            chosen[:b, :, :kept] = array[columns][:, :, :kept]  # a copy
+            shape = [total, *array.shape[1:]]
+            shape[3 - number % 2] = width
+            same = array.shape == tuple(shape)
+            chosen = array if same else self._zeros(tuple(shape))
+            places = _places(number, kept)
+            chosen[:b, *places] = array[columns][:, *places]  # a copy
             self.arrays[number] = chosen
+
+
+def _places(number: int, count: int) -> tuple[slice, ...]:
+    """The first places of keys or of values, behind the index of a column."""
+    whole, some = slice(None), slice(count)
+    return (whole, some) if number % 2 else (whole, whole, some)

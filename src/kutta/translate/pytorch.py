@@ -80,7 +80,12 @@ class _Decoding(Cached):
             states = self.model.encode(torch.from_numpy(source).to(self.device)).states
             layers = self.model.decoder.each_layer()
             projected = [kv for layer in layers for kv in layer.projected(states)]
-        return [x.permute(1, 2, 0, 3) for kv in projected for x in (kv.keys, kv.values)]
+        orders = (1, 2, 3, 0), (1, 2, 0, 3)
+        return [
+            x.permute(order)
+            for kv in projected
+            for x, order in zip((kv.keys, kv.values), orders, strict=True)
+        ]
 
     @torch.inference_mode()
     def _run(self, step: Step) -> Continuations:
@@ -118,7 +123,9 @@ class _Decoding(Cached):
         states: list[LayerState] = []
         for layer in self.model.decoder.each_layer():
             crosses = len(layer.sublayers("cross")) if self.memories.arrays else 0
-            read: list[KeyValues] = [Slots(next(memories), next(memories)) for _ in range(crosses)]
+            read: list[KeyValues] = [
+                Slots(next(memories).transpose(2, 3), next(memories)) for _ in range(crosses)
+            ]
             used = self.caches.used
             kept: list[KeyValues] = [
                 Cache(next(caches), next(caches), used) for _ in range(layer.evaluations)
