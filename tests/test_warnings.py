@@ -25,7 +25,8 @@ LANGUAGE = ("data.source=''", "model.encoder_layers=0")
         (
             ["train.max_steps=600"],
             "train.warmup = 4000 is longer than train.max_steps = 600, so the learning rate never "
-            "reaches train.lr = 0.002; lower train.warmup.",
+            "reaches train.lr = 0.002; raise train.max_steps, or lower train.warmup before "
+            "training begins.",
         ),
         (
             ["train.keep_last=3"],

@@ -46,6 +46,16 @@ def test_one_checkpoint_is_said_to_be_no_average(run: Path) -> None:
     torch.testing.assert_close(load_file(final), load_file(weights(run, 4)), rtol=0, atol=0)
 
 
+def test_training_names_the_average(run: Path) -> None:
+    """Of a finished run, instead of the model that training had made."""
+    kutta("average", run, "--step", 4)
+    kutta("average", run, "--last", 2)
+    records = [one for one in Run.load(run).records() if one["kind"] == "average"]
+    made = "the average of step-00000004, step-00000008"
+    assert [(one["step"], one["weights"]) for one in records] == [(8, made)]
+    assert f"has already finished at step 8 (final model: {made});" in kutta("train", run).out
+
+
 MISTAKES = {
     ("--last", 3): ("--last 3", "has 2 checkpoints", "choose 1 to 2"),
     ("--last", 0): ("--last 0", "choose 1 to 2"),

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from kutta.box import is_in_box
 from kutta.errors import InputError
-from kutta.files import followed
+from kutta.files import followed, write_text
 from kutta.model.weights import is_ours
+from kutta.parsing import record_line
 from kutta.runs import Checkpoint, Run, locked
 from kutta.runs.checkpoints import FOLDER, average, regular_checkpoints
 
@@ -29,10 +30,19 @@ def average_run(
         if output is None:  # training must not write the same file
             held.enter_context(locked(run.path))
         average(chosen, target)
-    names = ", ".join(one.path.name for one in chosen)
-    made = f"the average of {names}" if len(chosen) > 1 else f"the weights of {names}"
+        names = ", ".join(one.path.name for one in chosen)
+        made = f"the average of {names}" if len(chosen) > 1 else f"the weights of {names}"
+        if output is None:
+            _record(run, made)
     card = output is None and run.card.is_file()
     return f"{target}: {made}" + ("; README.md describes the model before" if card else "")
+
+
+def _record(run: Run, made: str) -> None:
+    """Note in the records of the run what its final model is now."""
+    record = {"kind": "average", "step": run.checkpoints()[-1].step, "weights": made}
+    kept = [one for one in run.records() if one["kind"] != "average"]  # the same if repeated
+    write_text(run.metrics, "".join(map(record_line, [*kept, record])))
 
 
 def _chosen(run: Run, last: int | None, steps: Sequence[int]) -> list[Checkpoint]:

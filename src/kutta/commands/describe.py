@@ -22,6 +22,7 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
     if what.is_dir():
         check_contained(what)
     if what.is_dir() and not Run.is_at(what):
+        Run.load(what)  # says so if it is a folder of runs
         raise InputError(f"{what} is not a run directory (it has no {CONFIG}).")
     config = Config.load(what / CONFIG if what.is_dir() else what, overrides)
     run = Run(what if what.is_dir() else Path(config.run), config)
@@ -62,7 +63,7 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
             "checkpoints": len(checkpoints),
             "last_step": checkpoints[-1].step if checkpoints else 0,
             "best_step": checkpoints[-1].best_step if checkpoints else 0,
-            "finished": run.final_weights.is_file(),
+            "finished": run.final_weights.is_file() and not run.passed(),
         },
     }
 

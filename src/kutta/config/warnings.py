@@ -10,7 +10,8 @@ _DOUBTFUL: tuple[tuple[Callable[[Config], bool], str], ...] = (
     (
         lambda config: config.train.warmup > config.train.max_steps,
         "train.warmup = {train.warmup} is longer than train.max_steps = {train.max_steps}, so the "
-        "learning rate never reaches train.lr = {train.lr}; lower train.warmup.",
+        "learning rate never reaches train.lr = {train.lr}; raise train.max_steps, or lower "
+        "train.warmup before training begins.",
     ),
     (
         lambda config: (

@@ -5,10 +5,12 @@ model.safetensors (what `translate` uses)  README.md (model card)  hypotheses/  
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 from kutta import __version__
 from kutta.box import is_in_box
@@ -28,6 +30,7 @@ from kutta.runs.checkpoints import FOLDER, Checkpoint, inside, list_checkpoints
 from kutta.runs.texts import Texts
 
 METRICS = "metrics.jsonl"
+MADE = ("final", "average")  # kinds of records that say how the final model was made
 JOB = "job"  # the name of the launcher's job that trains the run
 
 
@@ -177,6 +180,21 @@ class Run:
         """All records of its training."""
         return read_records(self.metrics)
 
+    def passed(self) -> str:
+        """That training has gone on since the final model was made; empty if it has not."""
+        saved = self.checkpoints()
+        if not saved or not self.final_weights.is_file():
+            return ""
+        with suppress(InputError):  # damaged records: when it was made is not known
+            made = [one["step"] for one in self.records() if one["kind"] in MADE]
+            if made and made[-1] < saved[-1].step:
+                return (
+                    f"{self.final_weights} was made at step {made[-1]}, but training has since "
+                    f"reached step {saved[-1].step}; use that checkpoint (--checkpoint last, or "
+                    f"{saved[-1].path}), or run `kutta train {self.path}` to finish."
+                )
+        return ""
+
     @property
     def signature(self) -> str:
         """The signature of the weights, for scores: version, config, seed, origin."""
@@ -209,6 +227,8 @@ class Run:
             if self.weights.is_file():
                 raise
             raise InputError(self._without_weights()) from None  # perhaps pruned meanwhile
+        if not self.checkpoint and (passed := self.passed()):
+            warn(passed, stacklevel=2)
         model = self.build_model()
         fill(model, tensors, str(self.weights))
         return model.eval()

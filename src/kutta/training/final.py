@@ -9,6 +9,7 @@ from kutta.errors import InputError, Unreadable
 from kutta.integrity import check
 from kutta.runs import Checkpoint, Run
 from kutta.runs.checkpoints import regular_checkpoints
+from kutta.runs.run import MADE
 from kutta.training.validate import Validation, improves
 
 # Settings that decide when a run ends and what its final model is.
@@ -62,7 +63,8 @@ def final_record(run: Run, step: int, ended: str, weights: str) -> dict[str, Any
 
 def final_model_of(run: Run) -> dict[str, Any] | None:
     """The record of the final model if it is there, and what these settings lead to; else None."""
-    checkpoints, records = run.checkpoints(), [r for r in run.records() if r["kind"] == "final"]
+    checkpoints, made = run.checkpoints(), [one for one in run.records() if one["kind"] in MADE]
+    records = [one for one in made if one["kind"] == "final"]
     if not (checkpoints and records and run.final_weights.is_file() and run.card.is_file()):
         return None
     try:
@@ -74,7 +76,7 @@ def final_model_of(run: Run) -> dict[str, Any] | None:
         return None
     last = records[-1]
     expected = final_record(run, checkpoints[-1].step, last["ended"], last["weights"])
-    return last if last == expected else None
+    return last | {"weights": made[-1]["weights"]} if last == expected else None
 
 
 def choose(
