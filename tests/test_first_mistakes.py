@@ -63,10 +63,16 @@ TYPED = {
     "translate runs/mine/model.safetensors": "runs/mine/model.safetensors is a file; give the run "
     f"directory runs/mine{BOXED}.",
     "translate runs": "runs is a folder of runs; give one of them, e.g. runs/mine.",
+    "train runs": "runs is a folder of runs; give one of them, e.g. runs/mine.",
+    "info runs": "runs is a folder of runs; give one of them, e.g. runs/mine.",
+    "train text/train.xx": "text/train.xx is not a config; give a .toml file, which names the "
+    "folder of the text as data.dir.",
     "translate text": "text is not a run directory (it has no config.json); give the folder set as "
     "`run` in the config, or one of its checkpoints.",
     "translate runs/mine --input text": "Cannot read text: Is a directory; check that it exists "
     "and is readable.",
+    "translate runs/mine none.en": "Cannot read none.en: No such file or directory; check that it "
+    "exists and is readable.",
     "translate runs/mine --input none.txt": "Cannot read none.txt: No such file or directory; "
     "check that it exists and is readable.",
     # Options of commands.
@@ -260,6 +266,12 @@ HAPPENED = {
         "text/train.xx has 0 lines but text/train.yy has 120; line n of one must be the "
         "translation of line n of the other.",
     ),
+    "the text is one TSV": (
+        write("text/pairs.tsv", "ba\tBA\nbe\tBE\n"),
+        f"{NEW} --set data.train=words",
+        "There is no words.xx (nor words.xx.gz, words.xx.zst) in text; it has pairs.tsv, test.xx, "
+        "test.yy, train.xx, train.yy; a .tsv with both sides is found by the name words.tsv.",
+    ),
     "a file is missing": (
         lambda place: (place / "text/valid.yy").unlink(),
         NEW,
@@ -298,7 +310,7 @@ HAPPENED = {
         lambda place: None,
         "train mine.toml --set model.solver=rk4",
         'runs/mine contains a run of another config (model.solver = "rk2" there, "rk4" here); '
-        "choose another run, or add --overwrite to remove it and start over.",
+        "choose another run, or add --overwrite to start over.",
     ),
 }
 

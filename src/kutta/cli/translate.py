@@ -6,6 +6,7 @@ from typing import Annotated, Unpack
 
 import typer
 
+from kutta.box.hub import is_hub_name
 from kutta.cli.app import AsJson, Checkpoint, Device, app, search_options
 from kutta.cli.complete import runs as run_names
 from kutta.config import Sampling, SearchOptions
@@ -150,9 +151,16 @@ def translate(
 def _without_file(given: list[Path], input: Path | None) -> tuple[list[Path], Path | None]:
     """The runs, and the input: --input, or what is given last if it is a file."""
     *runs, last = given
-    # Unlike those of Path, these functions raise no error where a name is too long for a file.
-    is_file = os.path.isfile(last) or (not os.path.exists(last) and format_of(last) is not None)
-    return (runs, last) if runs and input is None and is_file else (given, input)
+    is_file = runs and input is None and (os.path.isfile(last) or _is_missing_file(last))
+    return (runs, last) if is_file else (given, input)
+
+
+def _is_missing_file(path: Path) -> bool:
+    """Whether this is not there, and by its name a file, such as text.en."""
+    # Unlike that of Path, this function raises no error where a name is too long for a file.
+    if os.path.exists(path) or is_hub_name(path):
+        return False
+    return format_of(path) is not None or path.suffix[1:].isalpha()
 
 
 def _written(name: str) -> str:

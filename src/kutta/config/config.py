@@ -165,6 +165,8 @@ def _saved_in(folder: Path) -> Path:
             f"{folder} is part of the run {run}, such as a checkpoint; training resumes from the "
             "newest one by itself, so give the folder of the run."
         )
+    for one in sorted(folder.glob(f"*/{CONFIG}"))[:1]:
+        raise InputError(f"{folder} is a folder of runs; give one of them, e.g. {one.parent}.")
     raise InputError(
         f"{folder} is a folder but not a run (it has no {CONFIG}); give a config file, a preset or "
         "a run directory."

@@ -118,6 +118,8 @@ def _other_format(path: Path, text: str) -> str:
         return (
             'is YAML, but a config is TOML; write a section as [data] and a setting as dir = "text"'
         )
+    if path.suffix not in ("", ".toml", ".json"):
+        return "is not a config; give a .toml file, which names the folder of the text as data.dir"
     return ""
 
 

@@ -66,7 +66,7 @@ class LineChunk:
 
 def locate(folder: Path, name: str, language: str = "") -> Path:
     """The file `name.language` or `name` in `folder`, plain or compressed (.gz, .zst)."""
-    name = f"{name}.{language}" if language else name
+    base, name = name, f"{name}.{language}" if language else name
     path = _present(folder, name)
     if path:
         return path
@@ -80,6 +80,8 @@ def locate(folder: Path, name: str, language: str = "") -> Path:
     has = f"it has {', '.join(similar)}" if similar else "the folder has no files"
     if language and name.endswith(f".{language}.{language}"):
         has += f"; leave .{language} out of the name, it is added"
+    elif language and any(file.endswith(TSV) for file in present):
+        has += f"; a .tsv with both sides is found by the name {base}.tsv"
     raise MissingText(f"There is no {name} (nor {name}.gz, {name}.zst) in {folder}; {has}.", folder)
 
 

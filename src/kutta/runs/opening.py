@@ -79,7 +79,7 @@ def check_same(config: Config) -> None:
     if difference:
         raise InputError(
             f"{path} contains a run of another config ({difference}); choose another run, or "
-            "add --overwrite to remove it and start over."
+            "add --overwrite to start over."
         )
 
 
