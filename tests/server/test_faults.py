@@ -152,7 +152,20 @@ def send(port: int, data: bytes) -> socket.socket:
 
 def test_bytes_that_are_no_http(served: Running) -> None:
     with send(served.port, b"\x16\x03\x01\x02\x00\x01\x00 not http\r\n\r\n") as connection:
-        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+        answer = connection.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert answer.endswith(b'{"error": "The request is not valid HTTP; correct it."}')
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nHost: x\r\nCookie: "])
+def test_headers_without_end(served: Running, start: bytes) -> None:
+    with send(served.port, start + b"a" * 70_000) as connection:
+        assert connection.recv(1000).startswith(b"HTTP/1.1 431 ")
+    with send(served.port, start[:4] + b"/health HTTP/1.1\r\nHost: x\r\n") as connection:
+        for _ in range(30):  # a long head is fine if it is not that long
+            connection.sendall(b"X-More: " + b"a" * 2_000 + b"\r\n")
+        connection.sendall(b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
 
 
 def test_half_a_request_is_given_up() -> None:
