@@ -227,7 +227,10 @@ def test_the_view_of_the_solver(browser: Any, toy_served: Running) -> None:
         expect(page.locator("#depth")).to_have_text("after block 1 of 1")
         page.locator("#trajectory .token circle").first.hover(force=True)
         expect(page.locator("#norms .token.on")).to_have_count(1)
-        page.locator("#time").fill("0.5")  # drawn again under the pointer
+        # Drawn again under the pointer; fill() would scroll the page.
+        draw = "node => { node.value = 0.5; node.dispatchEvent(new Event('input')); }"
+        page.locator("#time").evaluate(draw)
+        expect(page.locator("#depth")).to_have_text("after block 0.5 of 1")
         expect(page.locator("#trajectory .token.on")).to_have_count(1)
         page.mouse.move(5, 5)
         expect(page.locator("#inside-view .focused")).to_have_count(0)
