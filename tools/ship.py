@@ -1,12 +1,16 @@
 """Put finished runs into the box of models that are shipped with Kutta.
 
 python tools/ship.py RUN ...
+python tools/ship.py --renew --data data/tatoeba-en-de
 
 A run from source to target becomes the model source-target in src/kutta/box: config, tokenizer,
 8-bit weights with their graphs, and a model card with the scores of the full and of the 8-bit
 weights on the run's test sets. Checkpoints, text, stores, logs and paths of this machine stay out.
 The box is changed only if the models are complete and small enough. Runs on other text than Tatoeba
 are refused, because the card states the licence of Tatoeba.
+
+With `--renew` the models in the box get the graphs that this version of Kutta writes. Their weights
+stay as they are, and the 8-bit scores are measured again on the test text of `--data`.
 """
 
 import argparse
@@ -19,16 +23,20 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from kutta import __version__
 from kutta.box import BOX, CARD
 from kutta.config import Config
 from kutta.errors import InputError
-from kutta.export.export import export_run
+from kutta.export.export import export_run, write_graphs
 from kutta.files import atomic_path, write_json, write_text
 from kutta.integrity import write_manifest
 from kutta.metrics import Score
 from kutta.model.int8 import FORMAT
 from kutta.model.weights import read_origin, read_shapes
+from kutta.parsing import read_json
 from kutta.runs import Run
+from kutta.runtime.directory import EXPORT
+from kutta.runtime.directory import FORMAT as EXPORTED
 from kutta.training.card import depth, method_of
 from kutta.translate import Translator
 from kutta.translate.evaluate import Evaluation, eval_sets, evaluate_set
@@ -74,6 +82,28 @@ def ship(runs: Sequence[Path], box: Path = BOX, limit: int = LIMIT) -> list[Path
             with atomic_path(box / name) as temporary:
                 shutil.copytree(folder, temporary)
     return [box / name for name in made]
+
+
+def renew(data: Path, box: Path = BOX) -> list[Path]:
+    """Write the graphs of the models in the box again, and the scores of their cards."""
+    folders = sorted(path.parent for path in box.glob(f"*/{CARD}"))
+    for folder in folders:
+        run = Run.load(folder)
+        with atomic_path(folder) as temporary:
+            shutil.copytree(folder, temporary)
+            write_graphs(run.load_model(), temporary, "int8")
+            exported: Facts = read_json(temporary / EXPORT)
+            write_json(temporary / EXPORT, exported | {"format": EXPORTED, "version": __version__})
+            write_manifest(temporary)
+            facts: Facts = read_json(temporary / CARD)
+            found = scored(run, temporary, str(data))
+            small = {(one.test, score.name): score.value for one in found for score in one.scores}
+            for row in facts["scores"]:
+                row["int8"] = small[row["test"], row["metric"]]
+            write_json(temporary / CARD, facts)
+            write_text(temporary / run.card.name, card_of(facts))
+            write_manifest(temporary)
+    return folders
 
 
 def name_of(run: Run) -> str:
@@ -128,13 +158,16 @@ def make_model(run: Run, folder: Path) -> Path:
     return folder
 
 
-def scored(run: Run, model: Path) -> list[Evaluation]:
-    """The scores of a model on the test sets of a run; neither folder is changed."""
+def scored(run: Run, model: Path, data: str | None = None) -> list[Evaluation]:
+    """The scores of a model on the test sets of a run; neither folder is changed.
+
+    `data` is the folder of their text, if that is not in the run.
+    """
     with TemporaryDirectory() as place:
         shutil.copytree(model, Path(place) / "run", ignore=shutil.ignore_patterns(*LEFT_OUT))
         copy = Run(Path(place) / "run", run.config)
         translator = Translator.load(copy.path, "cpu")
-        return [evaluate_set(copy, translator, one) for one in eval_sets(run)]
+        return [evaluate_set(copy, translator, one) for one in eval_sets(run, data_dir=data)]
 
 
 def facts_of(run: Run, full: Sequence[Evaluation], small: Sequence[Evaluation]) -> Facts:
@@ -237,9 +270,14 @@ def main() -> None:
     """Ship the runs of the command line."""
     as_written = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="a finished run")
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", help="a finished run")
+    parser.add_argument("--renew", action="store_true", help="write the graphs in the box again")
+    parser.add_argument("--data", type=Path, help="the text for --renew")
+    chosen = parser.parse_args()
+    if bool(chosen.runs) == chosen.renew or bool(chosen.data) != chosen.renew:
+        parser.error("give runs, or --renew with --data DIR")
     try:
-        for folder in ship(parser.parse_args().runs):
+        for folder in renew(chosen.data) if chosen.renew else ship(chosen.runs):
             print(f"{folder}: {size_of(folder):,} bytes")
     except InputError as error:
         print(f"ship: {error}", file=sys.stderr)

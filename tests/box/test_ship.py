@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from ship import LIMIT, card_of, scores_of, ship, size_of
+from ship import LIMIT, card_of, renew, scores_of, ship, size_of
 
 from kutta.commands import evaluate_run
 from kutta.config import Config
 from kutta.errors import InputError
-from kutta.integrity import write_manifest
+from kutta.integrity import verify, write_manifest
 from kutta.metrics import Score
 from kutta.model.weights import read_shapes, read_tensors
 from kutta.runs import Run
@@ -168,6 +168,27 @@ def test_the_limit_counts_all_models_and_nothing_is_changed_beyond_it(
     ship([finished], box, limit=size + 1000)
     ship([finished], box, limit=size + 1000)  # it replaces itself and is counted once
     assert LIMIT == 16 * 10**6
+
+
+def test_renewed_graphs_leave_the_weights_as_they_are(
+    finished: Path, full_box: Path, tmp_path: Path
+) -> None:
+    box = tmp_path / "box"
+    shutil.copytree(full_box, box)
+    model, before = box / "xx-yy", full_box / "xx-yy"
+    card = json.loads((model / "card.json").read_text(encoding="utf-8"))
+    scores = [row["int8"] for row in card["scores"]]
+    for row in card["scores"]:
+        row["int8"] = 0.0
+    (model / "card.json").write_text(json.dumps(card), encoding="utf-8")
+    (model / "decoder.onnx").write_bytes(b"older")
+    write_manifest(model)
+    assert renew(Path(Run.load(finished).config.data.dir), box) == [model]
+    for name in ("decoder.onnx", "encoder.onnx", "model.safetensors", "export.json", "README.md"):
+        assert (model / name).read_bytes() == (before / name).read_bytes(), name
+    renewed = json.loads((model / "card.json").read_text(encoding="utf-8"))
+    assert [row["int8"] for row in renewed["scores"]] == scores
+    verify(model, remedy="make it again")
 
 
 @pytest.mark.parametrize(

@@ -62,24 +62,14 @@ def write_model(
     `origin` says what the weights are, and `lists` are the candidates and the frequent tokens of a
     `Shortlist`.
     """
-    graphs = {DECODER: decoder_graph(model, precision, lists is not None)}
+    if precision == "int8":
+        write_int8(own_tensors(model), folder / WEIGHTS, origin)
     if lists:
         candidates, frequent = (ids.astype(np.int32) for ids in lists)
         columns: dict[str, Any] = PRODUCTS[precision]().stored(model.output_weight)
         with open(folder / SHORTLIST, "wb") as file:
             np.savez(file, candidates=candidates, frequent=frequent, **columns)
-    if isinstance(model, TranslationModel):
-        graphs[ENCODER] = encoder_graph(model, precision)
-    if precision == "int8":
-        write_int8(own_tensors(model), folder / WEIGHTS, origin)
-        stored = read_stored(folder / WEIGHTS)
-        graphs = {name: share_weights(graph, stored) for name, graph in graphs.items()}
-    for name, graph in graphs.items():
-        if graph.ByteSize() > LARGEST:
-            raise InputError(
-                "The model is too large for an ONNX file of 2 GB; export it with --precision int8."
-            )
-        (folder / name).write_bytes(graph.SerializeToString())
+    write_graphs(model, folder, precision, lists is not None)
     vocabulary = len(model.output_weight)
     facts = Facts(
         format=FORMAT,
@@ -92,3 +82,19 @@ def write_model(
         **vars(sizes_of(model)),
     )
     write_json(folder / EXPORT, facts.to_dict())
+
+
+def write_graphs(model: TextModel, folder: Path, precision: str, shortlist: bool = False) -> None:
+    """Write the graphs of a model. Those in int8 read the weights that the folder has."""
+    graphs = {DECODER: decoder_graph(model, precision, shortlist)}
+    if isinstance(model, TranslationModel):
+        graphs[ENCODER] = encoder_graph(model, precision)
+    if precision == "int8":
+        stored = read_stored(folder / WEIGHTS)
+        graphs = {name: share_weights(graph, stored) for name, graph in graphs.items()}
+    for name, graph in graphs.items():
+        if graph.ByteSize() > LARGEST:
+            raise InputError(
+                "The model is too large for an ONNX file of 2 GB; export it with --precision int8."
+            )
+        (folder / name).write_bytes(graph.SerializeToString())

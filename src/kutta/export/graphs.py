@@ -1,5 +1,7 @@
 """The two graphs of a model: the encoder, and one step of the decoder."""
 
+from typing import ClassVar
+
 import numpy as np
 import onnx
 import torch
@@ -18,49 +20,61 @@ from kutta.export import operators  # isort: skip  # fills the table of operator
 assert operators.OPERATORS
 PRODUCTS: dict[str, type[Fp32]] = {"fp32": Fp32, "int8": Int8}
 
-K, B, N, S, SEEN = VARYING.values()  # SEEN: slots, with those of the step
+K, B, N, S, SEEN = VARYING.values()  # SEEN: slots, with a hypothesis' own
+FIRST = [2, 0, 1, 3]  # (B, H, K, ...) with hypotheses first
 
 
-class Parts(Slots):
-    """Slots in a graph: those of earlier steps and new ones apart, so that none is copied.
+class Seen(Slots):
+    """Slots in a graph, of which none is copied: (S, B, H, d_h), as self-attention has them.
 
-    Keys and values are (S, B, H, d_h), or (B, H, S, d_h) with `by_head`.
+    `own` are the keys and values (K, B, H, d_h) of the present step, each seen by its hypothesis
+    alone. They are the last of the slots.
     """
 
-    def __init__(self, graph: Tracer, parts: list[KeyValues], by_head: bool = False) -> None:
-        super().__init__(parts[0].keys, parts[0].values)
-        self.graph, self.parts, self.slots_first = graph, parts, int(not by_head)
+    by_key: ClassVar[dict[str, int]] = {"transBatchB": 1, "transB": 1}  # products with keys
+    by_value: ClassVar[dict[str, int]] = {"transBatchB": 1}  # and with values
+
+    def __init__(self, graph: Tracer, kv: KeyValues, own: KeyValues | None = None) -> None:
+        super().__init__(kv.keys, kv.values)
+        self.graph, self.own = graph, own
 
     def attend(self, q: Tensor, bias: Tensor) -> Tensor:
         graph, (count, sentences, heads, width) = self.graph, q.shape
-        # Not as a factor of the product, which is faster for a single hypothesis without.
-        query = graph.name(q * width**-0.5)
-        scores = [
-            # Sentences and heads come before hypotheses and slots without a copy.
-            self._product(query, graph.name(kv.keys), transBatchA=1, transB=1)
-            for kv in self.parts
-        ]  # each (B, H, K, slots)
-        logits = scores[0] if len(scores) == 1 else graph.node("Concat", scores, axis=3)
-        logits = graph.node("Add", [logits, graph.name(bias)])
-        weights = [graph.node("Softmax", [logits], axis=-1)]
-        if len(self.parts) == 2:
-            weights = self._cut(weights[0])
-        attended = [
-            self._product(weight, graph.name(kv.values))
-            for weight, kv in zip(weights, self.parts, strict=True)
-        ]  # each (B, H, K, d_h)
-        total = attended[0] if len(attended) == 1 else graph.node("Add", attended)
-        total = graph.node("Transpose", [total], perm=[2, 0, 1, 3])
+        # onnxruntime makes a single number a factor of the product, which is then much slower for a
+        # single hypothesis. It leaves a vector alone.
+        scale = graph.constant(np.full(width, width**-0.5, np.float32))
+        query = graph.node("Mul", [graph.name(q), scale])
+        # Sentences and heads come before hypotheses and slots without a copy: (B, H, K, S).
+        scores = self._product(query, graph.name(self.keys), transBatchA=1, **self.by_key)
+        if self.own is not None:
+            scores = graph.node("Concat", [scores, self._own_scores(query, self.own)], axis=3)
+        logits = graph.node("Add", [scores, graph.name(bias)])
+        weights = graph.node("Softmax", [logits], axis=-1)
+        of_own = ""
+        if self.own is not None:
+            weights, of_own = self._cut(weights)
+        attended = self._product(weights, graph.name(self.values), **self.by_value)
+        total = graph.node("Transpose", [attended], perm=FIRST)  # (K, B, H, d_h)
+        if self.own is not None:
+            weight = graph.node("Transpose", [of_own], perm=FIRST)
+            part = graph.node("Mul", [weight, graph.name(self.own.values)])
+            total = graph.node("Add", [total, part])
         shape = graph.constant(np.array([0, 0, heads * width]))
         name = graph.node("Reshape", [total, shape])
         return graph.symbol(name, (count, sentences, heads * width))
 
     def _product(self, a: str, b: str, **attributes: int) -> str:
-        attributes["transBatchB"] = self.slots_first
         return self.graph.node("FusedMatMul", [a, b], MICROSOFT, **attributes)
 
+    def _own_scores(self, query: str, own: KeyValues) -> str:
+        """The products of queries with the keys of the same hypothesis: (B, H, K, 1)."""
+        products = self.graph.node("Mul", [query, self.graph.name(own.keys)])
+        axis = self.graph.constant(np.array([3]))
+        sums = self.graph.node("ReduceSum", [products, axis], keepdims=1)
+        return self.graph.node("Transpose", [sums], perm=[1, 2, 0, 3])
+
     def _cut(self, weights: str) -> list[str]:
-        """The weights of earlier slots and those of the new ones."""
+        """The weights of earlier slots and that of a hypothesis' own."""
         graph, axis = self.graph, self.graph.constant(np.array([3]))
         slots, zero = graph.shape([N]), graph.constant(np.array([0]))
         end = graph.constant(np.array([2**62]))
@@ -70,6 +84,13 @@ class Parts(Slots):
         ]
 
 
+class Memory(Seen):
+    """The source in a graph, as products want it: keys (B, H, d_h, S), values (B, H, S, d_h)."""
+
+    by_key: ClassVar[dict[str, int]] = {}
+    by_value: ClassVar[dict[str, int]] = {}
+
+
 class Past(KeyValues):
     """A cache in a graph: an input of earlier slots; the new ones become outputs."""
 
@@ -77,10 +98,10 @@ class Past(KeyValues):
         self.graph, self.number = graph, number
         super().__init__(*(graph.input(name, shape) for name in cache_names(number)))
 
-    def append(self, keys: Tensor, values: Tensor) -> Parts:
+    def append(self, keys: Tensor, values: Tensor) -> Seen:
         for name, value in zip(cache_names(self.number), (keys, values), strict=True):
             self.graph.output(f"new_{name}", value)
-        return Parts(self.graph, [self, KeyValues(keys, values)])
+        return Seen(self.graph, self, KeyValues(keys, values))
 
 
 class Whole(KeyValues):
@@ -89,8 +110,8 @@ class Whole(KeyValues):
     def __init__(self, graph: Tracer) -> None:
         self.graph = graph
 
-    def append(self, keys: Tensor, values: Tensor) -> Parts:
-        return Parts(self.graph, [KeyValues(keys, values)])
+    def append(self, keys: Tensor, values: Tensor) -> Seen:
+        return Seen(self.graph, KeyValues(keys, values))
 
 
 def cache_names(number: int) -> tuple[str, str]:
@@ -105,7 +126,7 @@ def memory_names(number: int) -> tuple[str, str]:
 
 @torch.no_grad()
 def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
-    """source (B, S) -> keys and values (B, H, S, d_h) of every cross-attention."""
+    """source (B, S) -> keys (B, H, d_h, S) and values (B, H, S, d_h) of every cross-attention."""
     graph = Tracer(model, PRODUCTS[precision]())
     with graph:
         source = graph.input("source", (B, S), torch.int64)
@@ -120,8 +141,9 @@ def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
         states = model.encoder(model.source_embedding(source), context, states=layers)
         projected = [kv for layer in model.decoder.each_layer() for kv in layer.projected(states)]
         for number, kv in enumerate(projected):
-            for name, value in zip(memory_names(number), (kv.keys, kv.values), strict=True):
-                graph.output(name, value.permute(1, 2, 0, 3))
+            keys, values = memory_names(number)
+            graph.output(keys, kv.keys.permute(1, 2, 3, 0))
+            graph.output(values, kv.values.permute(1, 2, 0, 3))
     return graph.model()
 
 
@@ -129,7 +151,8 @@ def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
 def decoder_graph(model: TextModel, precision: str, shortlist: bool = False) -> onnx.ModelProto:
     """One step: see `Step` in kutta.translate.cached for the inputs, `best` for the outputs.
 
-    With a shortlist, the listed part of the output layer is an input too.
+    Of the K slots of the step a hypothesis sees its own, so bias and offsets have one column for
+    them. With a shortlist, the listed part of the output layer is an input too.
     """
     graph = Tracer(model, PRODUCTS[precision]())
     settings = model.decoder.shape.settings
@@ -147,10 +170,12 @@ def decoder_graph(model: TextModel, precision: str, shortlist: bool = False) -> 
                 kept.append(Past(graph, caches, (N, B, heads, width)))
                 caches += 1
             for _ in layer.sublayers("cross") if layer.cross is not None else []:
-                inputs = [
-                    graph.input(name, (B, heads, S, width)) for name in memory_names(memories)
-                ]
-                read.append(Parts(graph, [KeyValues(*inputs)], by_head=True))
+                keys, values = memory_names(memories)
+                kv = KeyValues(
+                    graph.input(keys, (B, heads, width, S)),
+                    graph.input(values, (B, heads, S, width)),
+                )
+                read.append(Memory(graph, kv))
                 memories += 1
             layers.append(LayerState(read, kept))
         context = Context(

@@ -1,7 +1,8 @@
 """The output layer of a graph: the best continuations, without all log-probabilities at once.
 
-Tokens are computed in chunks. The logits of a chunk stay in the processor's cache while their
-sum and the best of them are found, and their memory serves the next chunk.
+Tokens are computed in chunks. The logits of a chunk stay in the processor's cache while their sum
+is computed and the blocks of tokens that have the highest are taken, and their memory serves the
+next chunk. The best tokens are among those of the best blocks.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from kutta.data.tokenizer import EOS
 from kutta.export.trace import VARYING, Tracer
 from kutta.runtime.shortlist import BLOCK  # whose maximum says whether any can be the best
 
-CHUNK = 4096  # tokens whose logits are computed together
+CHUNK = 8192  # tokens whose logits are computed together
 
 Found = tuple[str, str]  # values and ids
 
@@ -42,14 +43,14 @@ def best(graph: Tracer, rows: Tensor, weight: Tensor) -> None:
         if first == 0:
             end = graph.node("Gather", [name, graph.constant(np.array([EOS]))], axis=1)
         sums.append(_log_sum(graph, name))
-        branches = [_branch(graph, partial(which, graph, name, first)) for which in (_all, _few)]
+        branches = [_branch(graph, partial(which, graph, name, first)) for which in (_all, _blocks)]
         found = graph.split("If", [whole], 2, then_branch=branches[0], else_branch=branches[1])
         values.append(found[0])
         ids.append(found[1])
     total = graph.node("Concat", sums, axis=1)
     total = graph.node("ReduceLogSumExp", [total], axes=[1], keepdims=1)  # (R, 1)
     merged = graph.node("Concat", values, axis=1), graph.node("Concat", ids, axis=1)
-    branches = _branch(graph, lambda: merged), _branch(graph, lambda: _highest(graph, *merged))
+    branches = _branch(graph, lambda: merged), _branch(graph, lambda: _merge(graph, *merged))
     found = graph.split("If", [whole], 2, then_branch=branches[0], else_branch=branches[1])
     ends = graph.node("Squeeze", [graph.node("Sub", [end, total]), graph.constant(np.array([1]))])
     graph.output("ends", graph.symbol(ends, (R,)))
@@ -123,24 +124,34 @@ def _all(graph: Tracer, logits: str, first: int = 0) -> Found:
     return logits, graph.node("Expand", [ids, shape])
 
 
-def _few(graph: Tracer, logits: str, first: int = 0) -> Found:
-    """The `count` best of logits (R, size), or all, and their ids; of equal ones the first.
+def _few(graph: Tracer, logits: str) -> Found:
+    """The `count` best of logits (R, size), or all, and their ids; of equal ones the first."""
+    return _highest(graph, *_blocks(graph, logits))
 
-    Only blocks of tokens with the `count` highest maxima can have them.
+
+def _blocks(graph: Tracer, logits: str, first: int = 0, ids: str = "") -> Found:
+    """The blocks of logits (R, size) with the `count` highest maxima, in order: (R, n * BLOCK).
+
+    Only these can have the best. Their ids are those of `ids` (R, size), or numbers from `first`.
     """
-    block, offset = graph.constant(np.array(BLOCK)), graph.constant(np.array(first))
-    blocks = graph.node("Reshape", [logits, graph.constant(np.array([0, -1, BLOCK]))])
+    blocks = _in_blocks(graph, logits)
     maxima = graph.node("ReduceMax", [blocks], axes=[2], keepdims=0)
     some = _at_most(graph, maxima)
-    _, chosen = graph.split("TopK", [maxima, some], 2)
+    _, chosen = graph.split("TopK", [maxima, some], 2, sorted=0)
     chosen, _ = graph.split("TopK", [chosen, some], 2, largest=0)  # in order, for equal values
     where = graph.node("Unsqueeze", [chosen, graph.constant(np.array([-1]))])
-    inside = graph.node("GatherND", [blocks, where], batch_dims=1)
-    inside = graph.node("Reshape", [inside, graph.constant(np.array([0, -1]))])
-    values, places = graph.split("TopK", [inside, _at_most(graph, logits)], 2)
-    number = graph.node("GatherElements", [chosen, graph.node("Div", [places, block])], axis=1)
-    ids = graph.node("Add", [graph.node("Mul", [number, block]), offset])
-    return values, graph.node("Add", [ids, graph.node("Mod", [places, block])])
+    values = graph.node("GatherND", [blocks, where], batch_dims=1)
+    if ids:
+        found = graph.node("GatherND", [_in_blocks(graph, ids), where], batch_dims=1)
+    else:
+        start = graph.node("Mul", [where, graph.constant(np.array(BLOCK))])
+        found = graph.node("Add", [start, graph.constant(np.arange(first, first + BLOCK))])
+    row = graph.constant(np.array([0, -1]))
+    return graph.node("Reshape", [values, row]), graph.node("Reshape", [found, row])
+
+
+def _in_blocks(graph: Tracer, values: str) -> str:
+    return graph.node("Reshape", [values, graph.constant(np.array([0, -1, BLOCK]))])
 
 
 def _at_most(graph: Tracer, columns: str) -> str:
@@ -149,7 +160,12 @@ def _at_most(graph: Tracer, columns: str) -> str:
     return graph.node("Min", ["count", size])
 
 
+def _merge(graph: Tracer, values: str, ids: str) -> Found:
+    """The `count` best of the blocks of all chunks."""
+    return _highest(graph, *_blocks(graph, values, ids=ids))
+
+
 def _highest(graph: Tracer, values: str, ids: str) -> Found:
-    """The `count` best of what the chunks found, and their ids."""
-    found, places = graph.split("TopK", [values, "count"], 2)
+    """The `count` best of values (R, size), or all, and their ids."""
+    found, places = graph.split("TopK", [values, _at_most(graph, values)], 2)
     return found, graph.node("GatherElements", [ids, places], axis=1)

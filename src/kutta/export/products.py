@@ -1,5 +1,6 @@
 """Products with the weights of a model in a graph: in fp32, or in 8 bits."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,37 +36,40 @@ class Fp32:
 class Int8(Fp32):
     """Weights in 8 bits with a scale for each output, activations with one for each row.
 
-    x[r, :] ~ s[r] (u[r, :] - 128) with u of 1 to 255, s[r] = max |x[r, :]| / 127, so a row does not
-    depend on the other rows of a batch. Small matrices (gates, positions) stay in fp32.
+        x[r, :] ~ s[r] / 127 (u[r, :] - 128),  u of 1 to 255,  s[r] = max |x[r, :]|
+        x[r, :] ~ s[r] / 255 u[r, :],          u of 0 to 255,  behind a ReLU
+
+    So a row does not depend on the other rows of a batch. Small matrices (gates, positions) stay in
+    fp32.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, str]] = {}  # what is in 8 bits already, by name
+        self._known: dict[str, _Units] = {}  # what is in 8 bits already, by name
 
     def linear(self, graph: Tracer, x: str, weight: Tensor, bias: Tensor | None) -> str:
         if weight.numel() < SMALL:
             return super().linear(graph, x, weight, bias)
         codes, scales, name = *self._codes(weight), graph.parameter(weight)
-        width = weight.shape[1]
         matrix = graph.constant(codes.T, f"{name}.T:codes")
-        product = self._product(graph, x, matrix, graph.constant(scales, f"{name}:scale"), width)
+        product = self._product(graph, x, matrix, graph.constant(scales, f"{name}:scale"))
         return product if bias is None else graph.node("Add", [product, graph.name(bias)])
 
     def listed(self, graph: Tracer, x: str, width: int) -> tuple[str, str]:
         codes = _column_input(graph, "weights", TensorProto.INT8, width)
         scales = _column_input(graph, "scales")
-        return self._product(graph, x, codes, scales, width), _column_input(graph, "bias")
+        return self._product(graph, x, codes, scales), _column_input(graph, "bias")
 
     def stored(self, weight: Tensor) -> dict[str, NDArray[Any]]:
         codes, scales = self._codes(weight)
         return {"weights": codes, "scales": scales}
 
-    def _product(self, graph: Tracer, x: str, codes: str, scales: str, width: int) -> str:
+    def _product(self, graph: Tracer, x: str, codes: str, scales: str) -> str:
         """x (..., width) times codes (width, out) with a scale for each column."""
-        row, units = self._quantised(graph, x, width)
-        one, middle = np.array(1, np.float32), np.array(128, np.uint8)
-        inputs = [units, codes, graph.constant(one), scales, graph.constant(middle)]
-        return graph.node("Mul", [graph.node("MatMulIntegerToFloat", inputs, MICROSOFT), row])
+        if x not in self._known:
+            self._known[x] = _in_units(graph, x)
+        units = self._known[x]
+        inputs = [units.codes, codes, units.unit, scales, units.zero]
+        return graph.node("Mul", [graph.node("MatMulIntegerToFloat", inputs, MICROSOFT), units.row])
 
     def rows(self, graph: Tracer, table: Tensor, ids: str) -> str:
         if table.numel() < SMALL:
@@ -75,29 +79,35 @@ class Int8(Fp32):
         scale = graph.node("Gather", [graph.constant(scales[:, None], f"{name}:scales"), ids])
         return graph.node("Mul", [graph.node("Cast", [found], to=1), scale])
 
-    def _quantised(self, graph: Tracer, x: str, width: int) -> tuple[str, str]:
-        """The scales (..., 1) of the rows of x (..., width), and x in their units."""
-        if x not in self._known:
-            self._known[x] = self._in_units(graph, x, width)
-        return self._known[x]
-
-    def _in_units(self, graph: Tracer, x: str, width: int) -> tuple[str, str]:
-        largest = graph.node("ReduceMax", [graph.node("Abs", [x])], axes=[-1], keepdims=1)
-        scale = graph.node("Mul", [largest, graph.constant(np.array(1 / 127, np.float32))])
-        scale = graph.node("Max", [scale, graph.constant(np.array(1e-30, np.float32))])
-        # One scale for each row: the rows must be the first axis for that.
-        flat = graph.node("Reshape", [scale, graph.constant(np.array([-1]))])
-        nothing = graph.node("Mul", [flat, graph.constant(np.array(0, np.float32))])
-        middle = graph.node("Add", [nothing, graph.constant(np.array(128, np.float32))])
-        middle = graph.node("Cast", [middle], to=2)  # uint8
-        rows = graph.node("Reshape", [x, graph.constant(np.array([-1, width]))])
-        units = graph.node("QuantizeLinear", [rows, flat, middle], axis=0)
-        shape = graph.node("Shape", [x])
-        return scale, graph.node("Reshape", [units, shape])
-
     def _codes(self, matrix: Tensor) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
         codes, scales = rows_in_8_bits(matrix.detach().float().cpu())
         return codes.numpy(), scales.numpy()
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Activations in 8 bits, by the names of values: x = row * unit * (codes - zero)."""
+
+    codes: str
+    row: str
+    unit: str
+    zero: str
+
+
+def _in_units(graph: Tracer, x: str) -> _Units:
+    """Activations x (..., width), with a row (..., 1) for each of their rows.
+
+    Behind a ReLU nothing is negative, so all 256 codes are there for what is positive. What the
+    ReLU sets to 0 is less than the least code, and becomes it: the ReLU itself is not computed.
+    """
+    relu = graph.producer(x, "Relu")
+    size, middle, steps = (relu, 0, 255) if relu else (graph.node("Abs", [x]), 128, 127)
+    largest = graph.node("ReduceMax", [size], axes=[-1], keepdims=1)
+    row = graph.node("Max", [largest, graph.constant(np.array(1e-30, np.float32))])
+    unit = graph.constant(np.array(1 / steps, np.float32))
+    zero = graph.constant(np.array(middle, np.uint8))
+    share = graph.node("Div", [relu or x, row])
+    return _Units(graph.node("QuantizeLinear", [share, unit, zero]), row, unit, zero)
 
 
 def _column_input(

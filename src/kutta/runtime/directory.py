@@ -24,7 +24,7 @@ from kutta.runtime.asked import OPERATORS, asked_by
 from kutta.runtime.shortlist import SHORTLIST, Shortlist
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
-FORMAT = 2  # raised when versions of Kutta cannot read the directories of each other
+FORMAT = 3  # raised when versions of Kutta cannot read the directories of each other
 # The largest of the numbers in export.json.
 _MOST = {
     "format": FORMAT,

@@ -55,17 +55,24 @@ class Cached(ABC):
     hypotheses of a sentence.
     """
 
-    def __init__(self, beam: int, sizes: Sizes, zeros: Zeros, at_once: int = SOURCE_TOKENS) -> None:
+    def __init__(
+        self,
+        beam: int,
+        sizes: Sizes,
+        zeros: Zeros,
+        at_once: int = SOURCE_TOKENS,
+        room: int = ROOM,
+    ) -> None:
         self.beam, self.clip, self.at_once = beam, sizes.clip, at_once
         self.ancestors = Ancestors(0, beam)
-        self.caches = Caches(zeros, 2 * sizes.caches, sizes.heads, sizes.width)
-        self.memories = Memories(zeros, 2 * sizes.memories, sizes.heads, sizes.width)
+        self.caches = Caches(zeros, 2 * sizes.caches, sizes.heads, sizes.width, room)
+        self.memories = Memories(zeros, sizes.memories, sizes.heads, sizes.width)
         self.sources: list[Sequence[int]] = []  # those of the columns
         self.memory_bias: Floats = np.zeros((0, 1, 1, 0), np.float32)
 
     @abstractmethod
     def _read(self, source: Integers) -> list[Array]:
-        """Source ids (b, S) -> keys and values (b, H, S, d_h) of every cross-attention."""
+        """Source ids (b, S) -> the arrays of `Memories` for every cross-attention."""
 
     @abstractmethod
     def _run(self, step: Step) -> Continuations:
@@ -84,8 +91,7 @@ class Cached(ABC):
             for row, number in enumerate(rows):
                 ids[row, : widths[number]] = sources[number]
             chosen = [columns[number] for number in rows]
-            for memory, array in zip(self.memories.arrays, self._read(ids), strict=True):
-                memory[chosen, :, : ids.shape[1]] = array
+            self.memories.write(chosen, self._read(ids))
         places = np.arange(self.memories.width)
         bias = np.where(places < widths[:, None], np.float32(0), np.float32(-math.inf))
         self.memory_bias[columns] = bias[:, None, None]
@@ -132,7 +138,7 @@ class Cached(ABC):
     def _pack(self, columns: Sequence[int], total: int) -> None:
         """Keep these columns, and of each the slots that are seen."""
         slots, used = self.ancestors.needed(columns)
-        self.caches.select(columns, slots, total, room=ROOM * self.beam)
+        self.caches.select(columns, slots, total)
         self.ancestors.select(columns, slots, used, total)
 
 

@@ -63,12 +63,13 @@ def check_device(device: object) -> None:
 
 def _check_sizes(facts: Facts, decoder: Session) -> None:
     """Compare what export.json says with the graph, before memory is taken for it."""
-    kept = [f"{kind}.{n}" for kind in ("keys", "values") for n in range(facts.caches)]
-    read = [f"memory_{kind}.{n}" for kind in ("keys", "values") for n in range(facts.memories)]
-    heads = dict.fromkeys(kept, 2) | dict.fromkeys(read, 1)  # the axis that they are
+    numbers = range(facts.caches), range(facts.memories)
+    axes = {f"{kind}.{n}": (2, 3) for kind in ("keys", "values") for n in numbers[0]}
+    axes |= {f"memory_keys.{n}": (1, 2) for n in numbers[1]}
+    axes |= {f"memory_values.{n}": (1, 3) for n in numbers[1]}  # of heads and their numbers
     found = {name: shape for name, shape in decoder.inputs.items() if "." in name}
-    fits = found.keys() == heads.keys() and all(
-        len(shape) == 4 and (shape[heads[name]], shape[3]) == (facts.heads, facts.width)
+    fits = found.keys() == axes.keys() and all(
+        len(shape) == 4 and [shape[axis] for axis in axes[name]] == [facts.heads, facts.width]
         for name, shape in found.items()
     )
     if not fits:
@@ -102,7 +103,7 @@ class _Decoding(Cached):
         whole = step.count >= facts.vocabulary
         count = outputs if whole else min(step.count, outputs)
         room = self.caches.reserve(self.beam)  # first, as it may move what is filled
-        filled = self.caches.filled
+        filled, step = self.caches.filled, _with_own_slot(step)
         if self.caches.used == 0:
             step, filled = _with_one_slot(step), [np.zeros_like(new[:1]) for new in room]
         feeds = {
@@ -141,6 +142,15 @@ def _of_all(values: Floats, ids: Integers, ends: Floats, vocabulary: int) -> Con
     spread = np.full((len(values), vocabulary), -math.inf, np.float32)
     spread[:, ids[real]] = values[:, real]
     return Continuations(spread, np.tile(np.arange(vocabulary), (len(values), 1)), ends)
+
+
+def _with_own_slot(step: Step) -> Step:
+    """The step with one slot for the K new ones, which each hypothesis sees as its own."""
+    end = step.bias.shape[3] - len(step.tokens) + 1
+    bias = step.bias[..., :end].copy()
+    bias[..., -1] = 0
+    offsets = None if step.offsets is None else step.offsets[..., :end]
+    return replace(step, bias=bias, offsets=offsets)
 
 
 def _with_one_slot(step: Step) -> Step:

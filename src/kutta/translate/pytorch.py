@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from kutta.model.stack import LayerState
 from kutta.runs import choose_device
 from kutta.translate.cached import SOURCE_TOKENS, Cached, Sizes, Step
 from kutta.translate.hypothesis import Continuations, Integers
-from kutta.translate.keyvalues import Array
+from kutta.translate.keyvalues import ROOM, ROOM_ON_GPU, Array
 from kutta.translate.scorer import Ensemble, Scorer
 
 Model = TypeVar("Model", bound=TextModel)
@@ -59,9 +60,18 @@ class _Decoding(Cached):
 
     def __init__(self, model: TextModel, beam: int) -> None:
         self.model, self.device = model, model.output_weight.device
-        at_once = SOURCE_TOKENS if self.device.type == "cpu" else MANY_TOKENS
-        super().__init__(beam, sizes_of(model), model.output_weight.new_zeros, at_once)
+        limits = (SOURCE_TOKENS, ROOM) if self.device.type == "cpu" else (MANY_TOKENS, ROOM_ON_GPU)
+        super().__init__(beam, sizes_of(model), self._zeros, *limits)
         self.logits = model.output_weight.new_empty(0)
+
+    def _zeros(self, shape: tuple[int, ...]) -> Tensor:
+        """Zeros that may be changed in any mode of torch."""
+        weight = self.model.output_weight
+        with torch.inference_mode(False):
+            if self.device.type != "cpu":
+                return weight.new_zeros(shape)
+            # Memory of numpy is not provided before it is written to, that of torch is.
+            return torch.from_numpy(np.zeros(shape, np.float32)).to(weight.dtype)
 
     @torch.inference_mode()
     def _read(self, source: Integers) -> list[Array]:
@@ -70,7 +80,12 @@ class _Decoding(Cached):
             states = self.model.encode(torch.from_numpy(source).to(self.device)).states
             layers = self.model.decoder.each_layer()
             projected = [kv for layer in layers for kv in layer.projected(states)]
-        return [x.permute(1, 2, 0, 3) for kv in projected for x in (kv.keys, kv.values)]
+        orders = (1, 2, 3, 0), (1, 2, 0, 3)
+        return [
+            x.permute(order)
+            for kv in projected
+            for x, order in zip((kv.keys, kv.values), orders, strict=True)
+        ]
 
     @torch.inference_mode()
     def _run(self, step: Step) -> Continuations:
@@ -108,7 +123,9 @@ class _Decoding(Cached):
         states: list[LayerState] = []
         for layer in self.model.decoder.each_layer():
             crosses = len(layer.sublayers("cross")) if self.memories.arrays else 0
-            read: list[KeyValues] = [Slots(next(memories), next(memories)) for _ in range(crosses)]
+            read: list[KeyValues] = [
+                Slots(next(memories).transpose(2, 3), next(memories)) for _ in range(crosses)
+            ]
             used = self.caches.used
             kept: list[KeyValues] = [
                 Cache(next(caches), next(caches), used) for _ in range(layer.evaluations)
