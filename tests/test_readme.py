@@ -85,6 +85,23 @@ def test_the_readme_runs_after_its_own_install_line(
         assert reader.shell(f"python {number}.py")
 
 
+def test_the_quick_start_runs(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, tmp_path)
+    reader.follow(page("quick-start.md"))
+    first, _, python = reader.output
+    assert (first, python) == ("Wo ist der Bahnhof?\n", "['Where is the station?']\n")
+    new = (tmp_path / "page.de.html").read_text(encoding="utf-8")
+    assert new == "<p>Wo ist <b>der Bahnhof</b>?</p>\n"
+
+
+@pytest.mark.slow
+def test_the_page_of_your_own_data_runs(reader: Reader) -> None:
+    reader.follow(page("own-data.md"))
+    assert "sacreBLEU" in reader.output[-1]
+    assert (reader.folder / "runs" / "euler" / "model.safetensors").is_file()
+    assert (reader.folder / "mine-int8").is_dir()
+
+
 @pytest.mark.slow
 def test_the_page_of_translating_runs(reader: Reader) -> None:
     before = len(reader.output)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from huggingface_hub import constants, file_download
 from kutta import InputError, Translator
 from kutta.box import hub as module
 from kutta.box.hub import find_model
+from kutta.runtime.directory import DECODER, ENCODER, EXPORT
+from kutta.runtime.shortlist import SHORTLIST
 
 COMMIT = "c0ffee" + "0" * 34
 WEIGHTS = "model.safetensors"
@@ -132,6 +135,12 @@ def test_a_model_is_downloaded_once(hub: Hub, toy_run: Path) -> None:
     hub.shutdown()  # without the hub, what was downloaded is used
     hub.server_close()
     Translator.load("me/toy")
+
+
+def test_all_files_of_an_exported_model_are_downloaded() -> None:
+    names = (EXPORT, ENCODER, DECODER, SHORTLIST, WEIGHTS, "checksums.json", "tokenizer.model")
+    for name in names:
+        assert any(fnmatch(name, pattern) for pattern in module.FILES), name
 
 
 @pytest.mark.parametrize("fault", ["truncate", "stall"])

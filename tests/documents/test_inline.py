@@ -17,9 +17,20 @@ def test_a_part_is_found_in_the_translation_of_its_sentence() -> None:
 
 
 def test_parts_that_are_not_found_are_translated_by_themselves() -> None:
-    known = {"The red dog runs.": "Es läuft der Rote.", "red dog": "roter Hund", "The": "Der"}
+    known = {"The red dog runs.": "Er läuft.", "red dog": "roter Hund.", "The": "Der."}
     german = Dictionary({**known, "runs.": "läuft."})
     assert translate_paragraphs([BOLD], german, "en") == [["Der ", "roter Hund", " läuft."]]
+
+
+def test_a_part_is_found_by_most_of_its_words_in_any_form() -> None:
+    parts = [Part("Where is "), Part("the old station", "marked"), Part("?")]
+    known = {"Where is the old station?": "Wo ist der alte Bahnhof?"}
+    part = {"the old station": "Den alten Bahnhof des Bahnhofs."}
+    assert translate_paragraphs([parts], Dictionary(known | part)) == [
+        ["Wo ist der ", "alte Bahnhof", "?"]
+    ]
+    part = {"the old station": "Der Zug.", "Where is": "Wo ist"}
+    assert translate_paragraphs([parts], Dictionary(known | part)) == [["Wo ist ", "Der Zug", "?"]]
 
 
 def test_parts_of_another_order_are_translated_by_themselves() -> None:
@@ -46,6 +57,8 @@ def test_fixed_parts_stay() -> None:
     assert translate_paragraphs([parts], Dictionary(known)) == [["Starte ", "make all", " jetzt."]]
     assert translate_paragraphs([parts], upper) == [["RUN ", "make all", " NOW."]]
     assert translate_paragraphs([[Part("All fixed.", "fixed")]], upper) == [["All fixed."]]
+    parts = [Part("of "), Part("{}", "fixed"), Part(" dogs")]
+    assert translate_paragraphs([parts], upper) == [["OF ", "{}", " DOGS"]]
 
 
 def test_each_text_is_translated_once() -> None:

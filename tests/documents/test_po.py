@@ -72,15 +72,39 @@ def test_untranslated_messages_are_filled_and_fuzzy(tmp_path: Path) -> None:
     filled = new.find("hello %(NAME)S, {0} at 5%% &AMP; <B>more</B>")
     assert filled.msgstr == "HELLO %(NAME)S, {0} AT 5%% &AMP; <B>MORE</B>"
     assert filled.flags == ["python-format", "fuzzy"]
-    lost = new.find("hello %(name)s")
-    assert (lost.msgstr, lost.fuzzy) == ("", False)
+    assert new.find("hello %(name)s").msgstr == "HELLO %(name)s"
     plural = new.find("%D file")
     assert plural.msgstr_plural == {0: "%D FILE", 1: "%D FILES", 2: "%D FILES"}
     assert new.find("old").msgstr == "alt"
     assert new.find("\ntwo lines. here\nand there\n").msgstr == "\nTWO LINES. HERE\nAND THERE\n"
     assert [entry.msgid for entry in new.obsolete_entries()] == ["gone"]
+    assert remark == "5 of 5 untranslated messages filled, marked fuzzy"
+
+
+def test_placeholders_that_a_model_loses_are_kept(tmp_path: Path) -> None:
+    """A number stands for a value; tags and escapes stay where their text is."""
+
+    def german(sentences: list[str]) -> list[str]:
+        known = {"You have 21 dogs.": "Du hast 21 Hunde.", "Open the file?": "Die Datei öffnen?"}
+        alone = {"the file": "die Datei.", "one": "eins.", "two": "zwei."}
+        return [(known | alone).get(sentence, "Hm.") for sentence in sentences]
+
+    text = HEADER + "".join(
+        f'msgid "{one}"\nmsgstr ""\n\n'
+        for one in ("You have %(n)d dogs.", "Open <b>the file</b>?", "one &lt; two<br>")
+    )
+    _, new = translated(tmp_path, text, german)
+    assert new.find("You have %(n)d dogs.").msgstr == "Du hast %(n)d Hunde."
+    assert new.find("Open <b>the file</b>?").msgstr == "<b>Die Datei</b> öffnen?"
+    assert new.find("one &lt; two<br>").msgstr == "eins &lt; zwei<br>"
+
+
+def test_a_message_with_other_placeholders_stays_untranslated(tmp_path: Path) -> None:
+    text = HEADER + 'msgid "dogs"\nmsgstr ""\n'
+    remark, new = translated(tmp_path, text, lambda some: [f"%d {one}" for one in some])
+    assert (new.find("dogs").msgstr, new.find("dogs").fuzzy) == ("", False)
     assert remark == (
-        "4 of 5 untranslated messages filled, marked fuzzy; 1 lost a placeholder and stay "
+        "0 of 1 untranslated messages filled, marked fuzzy; 1 lost a placeholder and stay "
         "untranslated"
     )
 
@@ -104,7 +128,19 @@ def test_a_catalogue_of_another_language_is_refused(tmp_path: Path) -> None:
         translated(tmp_path, CATALOGUE, upper, "fr")
 
 
-@pytest.mark.parametrize("text", ["msgid", "\x00", "no catalogue at all", 'msgstr "a"\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "msgid",
+        "\x00",
+        "no catalogue at all",
+        'msgstr "a"\n',
+        'msgid "a\nmsgstr ""\n',
+        'msgid a\nmsgstr ""\n',
+        'msgid "a"\nmsgstr "b" c\n',
+        'msgid "a\\"\nmsgstr ""\n',
+    ],
+)
 def test_a_damaged_catalogue_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "new.po").write_text("before")
     with pytest.raises(InputError, match=r"mine\.po is not a valid PO file \(.*\); check it"):

@@ -43,8 +43,24 @@ def test_line_breaks_and_spacing_stay() -> None:
     translated = translate_text(text, upper, "en")
     assert translated.text == text.upper()
     assert [pair.source for pair in translated.pairs] == [
-        "First one.", "Second one.", "Third\u00a0one.", "- an item", "Item",
+        "First one.", "Second one.", "Third\u00a0one.", "an item", "Item",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("- One.\n  • Two.\n* Three.", ["One.", "Two.", "Three."]),
+        ("-Who is there? – Nobody.", ["Who is there?", "Nobody."]),
+        ("*Not* a list. -5 degrees.", ["*Not* a list.", "-5 degrees."]),
+    ],
+)
+def test_dashes_of_lists_and_speakers_are_between_sentences(
+    text: str, sentences: list[str]
+) -> None:
+    split = split_text(text, "en")
+    assert split.sentences == sentences
+    assert rebuilt(split) == text
 
 
 def test_pairs_are_aligned_in_both_texts() -> None:
@@ -93,6 +109,11 @@ def test_an_accent_stays_with_its_letter() -> None:
     assert all(one.startswith("e") for one in split.sentences)
 
 
+def test_accents_without_an_end_are_split_somewhere() -> None:
+    split = split_text("a" + "\u0301" * 20_000)
+    assert max(map(len, split.sentences)) <= LONGEST
+
+
 def test_a_wrong_number_of_translations_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="0 translations of 1 sentences"):
         translate_text("One.", lambda batch: [])
@@ -110,7 +131,9 @@ def test_nothing_is_lost_or_changed(text: str) -> None:
             assert len(sentence) <= 8
 
 
-@pytest.mark.parametrize("unit", ["a", "a. ", ".", "(", '" ', "A. b ", "。", " ", "x.\n", ". "])
+@pytest.mark.parametrize(
+    "unit", ["a", "a. ", ".", "(", '" ', "A. b ", "。", " ", "x.\n", ". ", "\u0301", "- "]
+)
 def test_time_grows_with_the_length_only(unit: str) -> None:
     begin = time.process_time()
     text = unit * (100_000 // len(unit))

@@ -6,7 +6,7 @@ import pytest
 
 from kutta.documents.formats import Job, translate_file
 from kutta.errors import InputError
-from tests.documents.translators import fail, upper
+from tests.documents.translators import Dictionary, fail, upper
 
 MEMORY = """<?xml version='1.0' encoding='UTF-8'?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
@@ -42,6 +42,14 @@ def test_missing_segments_are_filled(tmp_path: Path) -> None:
     assert '<prop type="x">y</prop><seg>TWO &amp; THREE</seg>' in new
     for line in MEMORY.splitlines():
         assert line in new or "<seg> </seg>" in line
+
+
+def test_text_between_codes_is_found_in_its_sentence(tmp_path: Path) -> None:
+    seg = 'The <bpt i="1">b</bpt>dog<ept i="1">/b</ept> runs.'
+    text = f'<tmx><tu><tuv xml:lang="en"><seg>{seg}</seg></tuv></tu></tmx>'
+    known = {"The dog runs.": "Der Hund läuft.", "dog": "Hund."}
+    new = translated(tmp_path, text, Dictionary(known))[1]
+    assert 'Der <bpt i="1">b</bpt>Hund<ept i="1">/b</ept> läuft.' in new
 
 
 def test_a_full_memory_is_not_changed(tmp_path: Path) -> None:

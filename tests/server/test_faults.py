@@ -112,6 +112,21 @@ def test_a_megabyte_of_text(served: Running) -> None:
     assert "1,000,000 bytes" in one_sentence(served.post("/translate", **{**GOOD, "q": text}), 413)
 
 
+def test_the_answer_waits_for_a_client_that_is_still_sending(served: Running) -> None:
+    """If the server closed the connection before, the client would see no answer."""
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += b"Connection: close\r\nContent-Length: "
+    with send(served.port, head + b"2000000\r\n\r\n" + b"a" * 1_500_000) as connection:
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(100)
+        connection.settimeout(10)
+        connection.sendall(b"a" * 500_000)
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+    with send(served.port, head + b"99999999999\r\n\r\n") as connection:
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 "), "at once, as it is huge"
+
+
 def test_a_megabyte_in_chunks_of_unknown_length(served: Running) -> None:
     chunks = (b"a" * 10_000 for _ in range(200))
     answer = served.client.post("/translate", content=chunks, headers=JSON)
@@ -152,7 +167,20 @@ def send(port: int, data: bytes) -> socket.socket:
 
 def test_bytes_that_are_no_http(served: Running) -> None:
     with send(served.port, b"\x16\x03\x01\x02\x00\x01\x00 not http\r\n\r\n") as connection:
-        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+        answer = connection.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert answer.endswith(b'{"error": "The request is not valid HTTP; correct it."}')
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nHost: x\r\nCookie: "])
+def test_headers_without_end(served: Running, start: bytes) -> None:
+    with send(served.port, start + b"a" * 70_000) as connection:
+        assert connection.recv(1000).startswith(b"HTTP/1.1 431 ")
+    with send(served.port, start[:4] + b"/health HTTP/1.1\r\nHost: x\r\n") as connection:
+        for _ in range(30):  # a long head is fine if it is not that long
+            connection.sendall(b"X-More: " + b"a" * 2_000 + b"\r\n")
+        connection.sendall(b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
 
 
 def test_half_a_request_is_given_up() -> None:

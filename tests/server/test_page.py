@@ -57,6 +57,8 @@ def test_it_translates_while_one_types(browser: Any, served: Running) -> None:
         expect(page.locator("#count")).to_have_text("19 / 20,000")
         page.locator("#clear").click()
         expect(page.locator("#target")).to_have_text("")
+        shown = "getComputedStyle(document.getElementById('target'), '::before').content"
+        assert page.evaluate(shown) == '"Translation"'
         assert page.evaluate("document.activeElement.id") == "source"
 
 
@@ -223,8 +225,15 @@ def test_the_view_of_the_solver(browser: Any, toy_served: Running) -> None:
         expect(page.locator("#depth")).to_have_text("embedding")
         page.locator("#play").click()
         expect(page.locator("#depth")).to_have_text("after block 1 of 1")
-        page.locator("#trajectory .token").nth(1).dispatch_event("pointerenter")
-        assert page.locator("#norms .token.on").count() == 1
+        page.locator("#trajectory .token circle").first.hover(force=True)
+        expect(page.locator("#norms .token.on")).to_have_count(1)
+        # Drawn again under the pointer; fill() would scroll the page.
+        draw = "node => { node.value = 0.5; node.dispatchEvent(new Event('input')); }"
+        page.locator("#time").evaluate(draw)
+        expect(page.locator("#depth")).to_have_text("after block 0.5 of 1")
+        expect(page.locator("#trajectory .token.on")).to_have_count(1)
+        page.mouse.move(5, 5)
+        expect(page.locator("#inside-view .focused")).to_have_count(0)
         page.locator("#stack label", has_text="decoder").click()
         expect(page.locator("#stages rect")).to_have_count(3)  # three sublayers by Euler
         page.locator("#substeps label", has_text="4").click()

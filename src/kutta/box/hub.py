@@ -16,6 +16,7 @@ from kutta.errors import InputError
 FILES = (
     *(CONFIG, CARD, "checksums.json", "README.md", WEIGHTS),
     *("tokenizer*.model", "vocab*.txt", "export.json", "encoder.onnx", "decoder.onnx"),
+    "shortlist.npz",
 )
 _NAME = re.compile(r"(?!runs/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")  # not our own folder runs
 

@@ -2,7 +2,8 @@
 
 A sentence is translated as a whole, because its parts alone translate badly. Its parts are then
 found in the translation: a part that differs is also translated by itself, and cut out where that
-translation occurs. If it does not occur, each part of the sentence gets its own translation.
+translation occurs, or most of its words. If they do not occur, each part of the sentence gets its
+own translation.
 """
 
 import re
@@ -15,6 +16,8 @@ from kutta.documents.sentences import Fits, Translate, has_words, is_short, spli
 
 Role = Literal["plain", "marked", "fixed"]
 _FINAL = ".!?。！？"
+_WORD = re.compile(r"\w+")
+_STEM = 4  # letters that two words have in common if they are forms of one
 
 
 class Part(NamedTuple):
@@ -35,7 +38,9 @@ class _Fragment:
     @property
     def is_located(self) -> bool:
         """Whether it is looked for in the translation of its sentence."""
-        return self.role != "plain" and any(map(str.isalnum, self.text))
+        if self.role == "fixed":
+            return bool(self.text.strip())
+        return self.role == "marked" and any(map(str.isalnum, self.text))
 
     @property
     def is_translated(self) -> bool:
@@ -153,18 +158,51 @@ def _locate(
     fragment: _Fragment, known: dict[str, str], target: str, at: int, expected: float
 ) -> tuple[int, int] | None:
     """Where a fragment is in the translation of its sentence, from `at`; nearest to `expected`."""
-    text = _one_line(fragment.text)
-    if fragment.is_translated:
-        ending = text[-1] in _FINAL
-        text = known[text].strip()
-        text = text if ending else text.rstrip(_FINAL)  # a part is not a sentence
+    text = _part(fragment, known) if fragment.is_translated else _one_line(fragment.text)
     if not text:
         return None
     edges = [r"\b" if re.match(r"\w", one) else "" for one in (text[0], text[-1])]
     pattern = f"{edges[0]}{re.escape(text)}{edges[1]}"
     compiled = re.compile(pattern, re.IGNORECASE if fragment.is_translated else 0)
     found = [match.span() for match in compiled.finditer(target, at)]
-    return min(found, key=lambda span: abs(span[0] - expected)) if found else None
+    if found:
+        return min(found, key=lambda span: abs(span[0] - expected))
+    return _locate_words(text, target, at) if fragment.is_translated else None
+
+
+def _locate_words(text: str, target: str, at: int) -> tuple[int, int] | None:
+    """The longest run of words of a text in the target, from `at`, also in other forms.
+
+    It has some letters, and a third of the length of the text.
+    """
+    words = [match[0].casefold() for match in _WORD.finditer(text)]
+    places = list(_WORD.finditer(target, at))
+    runs: dict[int, int] = {}  # by the end of a run in the words: where it begins in the places
+    best, best_length = None, max(_STEM, len(text) / 3) - 1
+    for number, place in enumerate(places):
+        here = place[0].casefold()
+        alike = [end for end, word in enumerate(words) if _is_form(word, here)]
+        runs = {end: runs.get(end - 1, number) for end in alike}
+        for first in runs.values():
+            start, end = places[first].start(), place.end()
+            if end - start > best_length:
+                best, best_length = (start, end), end - start
+    return best
+
+
+def _is_form(one: str, other: str) -> bool:
+    """Whether two words are the same, or begin with the same letters and end differently."""
+    if one == other:
+        return True
+    shorter = min(len(one), len(other))
+    same = next((at for at in range(shorter) if one[at] != other[at]), shorter)
+    return same >= _STEM and same >= 0.6 * max(len(one), len(other))
+
+
+def _part(fragment: _Fragment, known: dict[str, str]) -> str:
+    """The translation of a fragment by itself, which is not a sentence, so it has no full stop."""
+    text = _one_line(fragment.text)
+    return known[text].strip() if text[-1] in _FINAL else known[text].strip().rstrip(_FINAL)
 
 
 def _write(parts: Sequence[Part], texts: list[_Text]) -> list[str]:
@@ -182,7 +220,7 @@ def _alone(fragment: _Fragment, known: dict[str, str]) -> str:
         return fragment.text
     start = len(fragment.text) - len(fragment.text.lstrip())
     end = len(fragment.text.rstrip())
-    return fragment.text[:start] + known[_one_line(fragment.text)] + fragment.text[end:]
+    return fragment.text[:start] + _part(fragment, known) + fragment.text[end:]
 
 
 def _one_line(text: str) -> str:

@@ -1,24 +1,34 @@
 """Message catalogues of gettext: untranslated messages are filled and marked fuzzy."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import polib
 
 from kutta.documents.formats import Job
-from kutta.documents.inline import Part, translate_paragraphs
-from kutta.documents.placeholders import keeps_placeholders
+from kutta.documents.inline import Part, Role, translate_paragraphs
+from kutta.documents.placeholders import (
+    PLACEHOLDER,
+    Scored,
+    keeps_placeholders,
+    search_with_values,
+)
 from kutta.errors import InputError
 
 FORMS = 2  # plural forms where the header does not say how many there are
+
+_VOID = re.compile(r"<(?:br|hr|img|wbr)\b|.*/>", re.IGNORECASE | re.DOTALL)
+_LINE = re.compile(
+    r'(?:(?:msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"(?:[^"\\]|\\.)*"\s*', re.DOTALL
+)
 
 
 def translate_file(source: Path, target: Path, job: Job) -> str:
     """Fill the untranslated messages of a catalogue, and mark them fuzzy for a person to check.
 
-    A message whose translation lost a placeholder stays untranslated.
+    A message whose translation has other placeholders stays untranslated.
     """
     catalogue = _read(source)
     _check_language(source, catalogue, job)
@@ -41,12 +51,22 @@ def translate_file(source: Path, target: Path, job: Job) -> str:
 def _read(source: Path) -> Any:
     """The catalogue in a file. The file is damaged if polib raises anything."""
     try:
-        return polib.pofile(str(source), encoding=polib.detect_encoding(str(source)))
+        encoding = polib.detect_encoding(str(source))
+        _check_lines(source.read_text(encoding=encoding))
+        return polib.pofile(str(source), encoding=encoding)
     except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
         reason = " ".join(str(error).replace(str(source), "").split()) or type(error).__name__
         raise InputError(
             f"{source} is not a valid PO file ({reason}); check it with msgfmt -c."
         ) from error
+
+
+def _check_lines(text: str) -> None:
+    """Raise ValueError at a line that is no text in quotes; polib would lose the message."""
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        line = line.strip()
+        if line and not line.startswith("#") and not _LINE.fullmatch(line):
+            raise ValueError(f"line {number} has no complete text in quotes")
 
 
 def _check_language(source: Path, catalogue: Any, job: Job) -> None:
@@ -61,10 +81,34 @@ def _check_language(source: Path, catalogue: Any, job: Job) -> None:
 
 def _translate(texts: Sequence[str], job: Job) -> dict[str, str]:
     """The translation of each text, with its line breaks and outer spaces."""
-    unique = list(dict.fromkeys(texts))
-    paragraphs = [[Part(text)] for text in unique]
-    new = translate_paragraphs(paragraphs, job.translate, job.source, job.fits)
-    return {text: parts[0] for text, parts in zip(unique, new, strict=True)}
+    cut = {text: list(_pieces(text)) for text in texts}
+    paragraphs = [[Part(piece, role) for piece, role in pieces if role] for pieces in cut.values()]
+
+    def search(sentences: list[str]) -> list[list[Scored]]:
+        return [[(translation, 0.0)] for translation in job.translate(sentences)]
+
+    def translate(sentences: list[str]) -> list[str]:
+        return [best[0][0] for best in search_with_values(sentences, search)]
+
+    new = translate_paragraphs(paragraphs, translate, job.source, job.fits)
+    result: dict[str, str] = {}
+    for (text, pieces), parts in zip(cut.items(), map(iter, new), strict=True):
+        result[text] = "".join(next(parts) if role else piece for piece, role in pieces)
+    return result
+
+
+def _pieces(text: str) -> Iterator[tuple[str, Role | None]]:
+    """A message cut at its placeholders; a tag around text has no role, and the text is marked."""
+    start = depth = 0
+    for match in PLACEHOLDER.finditer(text):
+        yield text[start : match.start()], "marked" if depth else "plain"
+        start, found = match.end(), match[0]
+        if not found.startswith("<") or _VOID.match(found):
+            yield found, "fixed"
+            continue
+        depth = max(0, depth + (-1 if found.startswith("</") else 1))
+        yield found, None
+    yield text[start:], "marked" if depth else "plain"
 
 
 def _forms(catalogue: Any) -> int:

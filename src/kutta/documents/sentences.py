@@ -33,6 +33,8 @@ _UNSPACED_END = re.compile(r"[。！？｡][」』”’）】\"]*$")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“„«»’‘]*$")
 _NEXT_WORD = re.compile(r"\W{0,20}(\w+)")
 _DOTTED = re.compile(r"(?:\w\.)+\w")  # p.m, U.S, z.B: without the last dot
+# The dash of a list or of a speaker: models leave it out, so it is no part of the sentence.
+_BULLET = re.compile(r"(?:[-‐–—•·▪‣*]\s+|[-‐–—](?=[^\W\d_]))+")
 _CLAUSE_END = re.compile(r"[;:,–—、，；：)]\s*")
 _SPACE = re.compile(r"\s+")
 
@@ -58,7 +60,7 @@ class SplitText:
     """A text as sentences and what is between them.
 
     The text is gaps[0] + sentences[0] + gaps[1] + ... + sentences[n - 1] + gaps[n]. Gaps are white
-    space and what has no letter to translate.
+    space, the dashes of lists, and what has no letter to translate.
     """
 
     sentences: list[str]
@@ -122,7 +124,9 @@ def split_text(
         if not has_words(sentence):
             continue  # numbers and lines of dashes stay as they are
         start += len(sentence) - len(sentence.lstrip())
-        sentence = sentence.strip()
+        bullet = _BULLET.match(text, start, end)
+        start = bullet.end() if bullet else start
+        sentence = text[start:end].rstrip()
         gaps.append(text[gap_start:start])
         sentences.append(sentence)
         gap_start = start + len(sentence)
@@ -200,6 +204,5 @@ def _middle(text: str, start: int, end: int) -> int:
         cuts = [match.end() for match in found if start < match.end() < end]
         if cuts:
             return min(cuts, key=lambda cut: abs(cut - middle))
-    while middle > start + 1 and unicodedata.combining(text[middle]):
-        middle -= 1  # an accent stays with its letter
-    return middle
+    before = range(middle, middle - quarter, -1)  # an accent stays with its letter
+    return next((at for at in before if not unicodedata.combining(text[at])), middle)

@@ -74,12 +74,17 @@ def _add_segment(unit: Any, job: Job) -> Any:
 
 
 def _slots(element: Any, role: Role = "plain") -> Iterator[tuple[Slot, Role]]:
-    """The texts of a segment in order. Only <hi> has text to translate; others are codes."""
+    """The texts of a segment in order. Only <hi> has text to translate; others are codes.
+
+    Text between a code that begins and its end is marked, as in <hi>.
+    """
     yield (element, "text"), role
+    depth = 0
     for child in element:
         if child.tag == "hi":
             yield from _slots(child, "marked")
-        yield (child, "tail"), role
+        depth = max(0, depth + {"bpt": 1, "ept": -1}.get(child.tag, 0))
+        yield (child, "tail"), "marked" if depth else role
 
 
 def _get(slot: Slot) -> str:

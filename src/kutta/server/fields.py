@@ -15,6 +15,7 @@ from kutta.parsing import DocumentError, parse_json
 from kutta.server.limits import Limits, RequestError
 
 _JSON = "application/json"
+_HUGE = 10  # times as large as the limit of a body
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 Fields = Mapping[str, Any]
@@ -32,24 +33,31 @@ async def read_fields(request: Request, limits: Limits) -> Fields:
 
 
 async def _read_body(request: Request, limits: Limits) -> bytes:
-    """The whole body, within the limits of size and time."""
+    """The whole body, within the limits of size and time.
+
+    A client that is still sending sees no answer, so the rest of a body that is too large is read
+    and forgotten, unless it is huge.
+    """
     said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > limits.body:
+    if said.isdecimal() and int(said) > _HUGE * limits.body:
         raise _too_large(limits)
     parts, size = list[bytes](), 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
                 size += len(part)
-                if size > limits.body:
+                if size <= limits.body:
+                    parts.append(part)
+                elif size > _HUGE * limits.body:
                     raise _too_large(limits)
-                parts.append(part)
     except TimeoutError:
         raise RequestError(
             408, f"The body was not complete after {limits.body_seconds:g} s; send it at once."
         ) from None
     except ClientDisconnect:
         raise gone() from None
+    if size > limits.body:
+        raise _too_large(limits)
     return b"".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+HEAD_BYTES = 65_536  # of the first line and the headers of a request
 FAULT = "The server could not answer because of a fault of its own; see its log."
 
 

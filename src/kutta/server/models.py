@@ -11,6 +11,7 @@ from kutta.box import find_run
 from kutta.box import models as boxed_models
 from kutta.config import CONFIG
 from kutta.config.data import language_of
+from kutta.documents.placeholders import search_with_values
 from kutta.documents.sentences import Fits, is_short
 from kutta.errors import InputError
 from kutta.parsing import read_json
@@ -58,7 +59,8 @@ class Model:
     def hypotheses(self, sentences: list[str], n_best: int) -> list[list[Scored]]:
         """Search as the run is set; a wider beam only where more hypotheses are wanted."""
         beam = max(n_best, int(self.engine.config.beam))
-        return self.engine.hypotheses(sentences, n_best=n_best, beam=beam)
+        search = partial(self.engine.hypotheses, n_best=n_best, beam=beam)
+        return search_with_values(sentences, search)
 
 
 def load_models(names: Sequence[str], device: str = "auto") -> list[Model]:

@@ -20,6 +20,7 @@ from kutta.server.app import create_app
 from kutta.server.keys import Keys
 from kutta.server.limits import Limits
 from kutta.server.models import load_models
+from kutta.server.protocol import Protocol
 from kutta.server.service import Service
 
 _GRACE = 30  # seconds for requests under way when the server is told to stop
@@ -65,7 +66,7 @@ def make_server(service: Service, cors: Sequence[str] = (), **options: Any) -> "
     """A uvicorn server for a service."""
     config = uvicorn.Config(
         create_app(service, cors, **options),
-        http="httptools",
+        http=Protocol,
         lifespan="on",
         log_config=None,
         access_log=False,

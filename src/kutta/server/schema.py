@@ -3,12 +3,21 @@
 from typing import Any
 
 _TEXT = {"type": "string"}
-_TEXTS = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
+_TEXTS = {
+    "oneOf": [_TEXT, {"type": "array", "items": _TEXT}],
+    "description": "The text, or a list of texts.",
+}
+_Q = {**_TEXT, "description": "The text."}
 _SOURCE = {**_TEXT, "description": 'The code of the source language, or "auto".', "example": "en"}
 _TARGET = {**_TEXT, "description": "The code of the target language.", "example": "de"}
 _KEY = {**_TEXT, "description": "The API key, where the server needs one."}
 _ALTERNATIVES = {"type": "integer", "minimum": 0, "description": "How many other translations."}
-_FORMAT = {**_TEXT, "enum": ["text", "html"], "default": "text"}
+_FORMAT = {
+    **_TEXT,
+    "enum": ["text", "html"],
+    "default": "text",
+    "description": "Whether tags are kept.",
+}
 _DETECTED = {
     "type": "object",
     "properties": {"language": _TEXT, "confidence": {"type": "number", "maximum": 100}},
@@ -19,6 +28,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     for status, text in {
         400: "The request is not valid; the sentence says why.",
         403: "The API key is missing or not valid.",
+        408: "The body was not complete in time.",
         413: "The body is too large.",
         415: "The content type is neither JSON nor a form.",
         429: "The server is busy; Retry-After says when to try again.",
@@ -56,12 +66,12 @@ TRANSLATE = _route(
     "application/json",
 )
 STREAM = _route(
-    {"q": _TEXT, **_TRANSLATION, "alternatives": _ALTERNATIVES},
+    {"q": _Q, **_TRANSLATION, "alternatives": _ALTERNATIVES},
     ["q", "source", "target"],
     {**_TEXT, "description": "Events: start, sentence for each sentence, done or error."},
     "text/event-stream",
 )
-DETECT = _route({"q": _TEXT}, ["q"], {"type": "array", "items": _DETECTED}, "application/json")
+DETECT = _route({"q": _Q}, ["q"], {"type": "array", "items": _DETECTED}, "application/json")
 LANGUAGES: dict[str, Any] = {
     "responses": {
         200: {
@@ -84,7 +94,11 @@ LANGUAGES: dict[str, Any] = {
         }
     }
 }
-_SENTENCE = {"q": _TEXT, "source": {**_SOURCE, "description": ""}, "target": _TARGET}
+_SENTENCE = {
+    "q": {**_TEXT, "description": "The sentence."},
+    "source": {**_SOURCE, "description": "The code of the source language."},
+    "target": _TARGET,
+}
 SENTENCE = _route(_SENTENCE, ["q", "source", "target"], {"type": "object"}, "application/json")
 METHODS = _route(
     {

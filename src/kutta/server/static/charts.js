@@ -40,6 +40,9 @@ export function logarithmic([low, high], range) {
   return (value) => scale(Math.log10(value));
 }
 
+// The colour of a token.
+export const hue = (n, count) => `hsl(${195 + (150 * n) / Math.max(count - 1, 1)} 52% 52%)`;
+
 // Some round numbers from 0 to at least `most`.
 export function ticks(most, count = 4) {
   const rough = (most || 1) / count;
@@ -58,9 +61,13 @@ export function frame(width, height, y, values, names, x) {
   const labels = values.map((value) =>
     svg("text", { x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, number(value)));
   const room = (width - MARGIN.left) / Math.max(names.length, 1);
-  const every = Math.ceil(26 / room);
-  const below = names.map((name, n) =>
-    n % every ? "" : svg("text", { x: x(n), y: height - 12, "text-anchor": "middle" }, room > 90 ? name.long : name.short));
+  const long = names.every((name) => name.long.length * 6.5 < room);
+  const every = long ? 1 : Math.ceil(26 / room);
+  const below = names.map((name, n) => {
+    const again = n > 0 && name.short === names[n - 1].short; // another block of the same layer
+    if (n % every || (again && !long)) return "";
+    return svg("text", { x: x(n), y: height - 12, "text-anchor": "middle" }, long ? name.long : name.short);
+  });
   return [...lines, ...labels, ...below];
 }
 

@@ -1,6 +1,7 @@
 // Inside the solver: what the blocks do with one sentence.
 import { debounced, post } from "./api.js";
-import { chart, dot, frame, inner, legend, linear, logarithmic, number, path, svg, ticks } from "./charts.js";
+import { chart, dot, frame, hue, inner, legend, linear, logarithmic, number, path, svg, ticks } from "./charts.js";
+import { trajectory } from "./trajectory.js";
 
 const byId = (id) => document.getElementById(id);
 const METHODS = { own: "as trained", euler: "Euler", rk2: "RK2", rk4: "RK4" };
@@ -74,9 +75,9 @@ export function startInside(languages, views) {
   // Drawing
 
   const current = () => states.stacks.find((one) => one.name === stack);
+  const nameOf = ({ layer, sublayers }) => ({ short: String(layer), long: `${layer} ${sublayers}` });
   const blockNames = () =>
-    current().blocks.map((block) => ({ short: String(block.layer), long: `${block.layer} ${block.sublayers}` }));
-  const hue = (n, count) => `hsl(${195 + (150 * n) / Math.max(count - 1, 1)} 52% 52%)`;
+    current().blocks.map(nameOf);
 
   const drawStates = () => {
     const { method, blocks, tokens, explained } = current();
@@ -90,56 +91,30 @@ export function startInside(languages, views) {
     drawStages();
   };
 
-  const shownDepth = () => Number(byId("time").value);
   const drawTrajectory = () => {
-    const { path: places, tokens, blocks } = current();
-    const flat = places.flat().filter((place) => place); // the mark of the end has no path
-    const span = (axis) => [Math.min(...flat.map((p) => p[axis] ?? 0)), Math.max(...flat.map((p) => p[axis] ?? 0))];
-    const now = shownDepth();
-    const at = Math.floor(now);
+    const depth = Number(byId("time").value);
+    const { blocks } = current();
     byId("depth").textContent =
-      now === 0 ? "embedding" : `after block ${Number.isInteger(now) ? now : now.toFixed(1)} of ${blocks.length}`;
-    const element = byId("trajectory");
-    element.classList.remove("waiting");
-    chart(element, 400, `Paths of ${tokens.length - 1} tokens through ${blocks.length} blocks, in a plane`, (width, height) => {
-      const x = linear(span(0), [24, width - 76]);
-      const y = linear(span(1), [height - 28, 24]);
-      const point = ([a, b]) => [x(a ?? 0), y(b ?? 0)];
-      return tokens.flatMap((text, n) => {
-        if (!places[0][n]) return [];
-        const all = places.map((row) => point(row[n]));
-        const gone = all.slice(0, at + 1);
-        if (at < all.length - 1) {
-          const part = now - at;
-          gone.push(all[at].map((value, axis) => value + part * (all[at + 1][axis] - value)));
-        }
-        const [headX, headY] = gone.at(-1);
-        const stroke = hue(n, tokens.length);
-        const group = svg("g", { class: "token" },
-          svg("path", { class: "series ghost", d: path(all), stroke }),
-          svg("path", { class: "series", d: path(gone), stroke }),
-          ...gone.slice(0, -1).map(([cx, cy]) => svg("circle", { cx, cy, r: 2.5, fill: stroke })),
-          svg("circle", { cx: headX, cy: headY, r: 5, fill: stroke }),
-          svg("text", { class: "halo", x: headX + 9, y: headY + 4 }, text),
-          svg("path", { class: "hit", d: path(all) }));
-        return [focusing(group, n)];
-      });
-    });
+      depth === 0 ? "embedding" : `after block ${Number.isInteger(depth) ? depth : depth.toFixed(1)} of ${blocks.length}`;
+    byId("trajectory").classList.remove("waiting");
+    trajectory(byId("trajectory"), current(), depth);
+    light();
   };
 
-  // Pointing at a token lights it in all charts of tokens.
-  const focusing = (group, n) => {
-    group.dataset.token = n;
-    const light = (on) => {
-      for (const id of ["trajectory", "norms"]) {
-        byId(id).classList.toggle("focused", on);
-        for (const one of byId(id).querySelectorAll(".token")) one.classList.toggle("on", on && one.dataset.token === String(n));
-      }
-    };
-    group.addEventListener("pointerenter", () => light(true));
-    group.addEventListener("pointerleave", () => light(false));
-    return group;
+  // Pointing at a token lights it in all charts of tokens, also while they are drawn again.
+  let pointed;
+  const light = () => {
+    for (const id of ["trajectory", "norms"]) {
+      const tokens = [...byId(id).querySelectorAll(".token")];
+      for (const one of tokens) one.classList.toggle("on", one.dataset.token === pointed);
+      byId(id).classList.toggle("focused", tokens.some((one) => one.dataset.token === pointed));
+    }
   };
+  for (const id of ["trajectory", "norms"]) {
+    const point = (token) => { pointed = token; light(); };
+    byId(id).addEventListener("pointerover", (event) => point(event.target.closest(".token")?.dataset.token));
+    byId(id).addEventListener("pointerleave", () => point());
+  }
 
   const drawNorms = () => {
     const { norms, tokens } = current();
@@ -155,17 +130,18 @@ export function startInside(languages, views) {
         const points = norms.map((row, k) => [x(k), y(row[n])]);
         const stroke = hue(n, tokens.length);
         const [endX, endY] = points.at(-1);
-        return focusing(svg("g", { class: "token" },
+        return svg("g", { class: "token", "data-token": n },
           svg("path", { class: "series", d: path(points), stroke, "stroke-width": 1.5 }),
           svg("circle", { cx: endX, cy: endY, r: 3, fill: stroke }),
           svg("path", { class: "hit", d: path(points) }),
-          svg("title", {}, `${text}: ${norms.map((row) => number(row[n])).join(" → ")}`)), n);
+          svg("title", {}, `${text}: ${norms.map((row) => number(row[n])).join(" → ")}`));
       });
       const ends = [...tokens.keys()].sort((a, b) => norms.at(-1)[b] - norms.at(-1)[a]);
       const labelled = [ends[0], ends.at(-1)].map((n) =>
         svg("text", { x: x(norms.length - 1) + 8, y: y(norms.at(-1)[n]) + 4 }, tokens[n]));
       return [...frame(width, height, y, values, labels, x), ...lines, ...labelled];
     });
+    light();
   };
 
   const drawStages = () => {
@@ -208,7 +184,7 @@ export function startInside(languages, views) {
     const low = 10 ** Math.floor(Math.log10(Math.min(...known)));
     const high = 10 ** Math.ceil(Math.log10(Math.max(...known)));
     const powers = Array.from({ length: Math.round(Math.log10(high / low)) + 1 }, (_, n) => low * 10 ** n);
-    const labels = rows.map((row) => ({ short: String(row.layer), long: `${row.layer} ${row.sublayers}` }));
+    const labels = rows.map(nameOf);
     chart(element, 240, `Truncation error of ${rows.length} blocks, from ${number(Math.min(...known))} to ${number(Math.max(...known))}`, (width, height) => {
       const area = inner(width, height);
       const x = (n) => area.x[0] + ((area.x[1] - area.x[0]) / rows.length) * (n + 0.5);
