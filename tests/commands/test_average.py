@@ -1,5 +1,6 @@
 """`kutta average`: the mean of checkpoints, and one sentence for what has no mean."""
 
+import re
 import shutil
 from pathlib import Path
 from unittest.mock import patch
@@ -39,11 +40,26 @@ def test_the_average_is_the_mean(run: Path, tmp_path: Path) -> None:
 def test_one_checkpoint_is_said_to_be_no_average(run: Path) -> None:
     answer = kutta("average", run, "--step", 4)
     final = run / "model.safetensors"
-    assert answer.out == (
-        f"{final}: the weights of step-00000004; README.md describes the model before\n"
-    )
+    assert answer.out == f"{final}: the weights of step-00000004\n"
     assert load_file(final).keys() == load_file(weights(run, 4)).keys()
     torch.testing.assert_close(load_file(final), load_file(weights(run, 4)), rtol=0, atol=0)
+
+
+def test_the_card_describes_the_average(run: Path) -> None:
+    """With the numbers of these weights, or without any where they were not validated."""
+    parameters = re.search(r"[\d,]+ parameters", (run / "README.md").read_text())
+    kutta("average", run, "--last", 2)
+    card = (run / "README.md").read_text()
+    assert "| weights | the average of step-00000004, step-00000008 |" in card
+    assert parameters
+    assert parameters[0] in card
+    assert not re.search("perplexity|metrics|candidate", card)
+    kutta("average", run, "--step", 8)
+    (valid,) = [
+        one for one in Run.load(run).records() if one["kind"] == "valid" and one["step"] == 8
+    ]
+    card = (run / "README.md").read_text()
+    assert f"| validation | perplexity {valid['perplexity']:.2f}" in card
 
 
 def test_training_names_the_average(run: Path) -> None:

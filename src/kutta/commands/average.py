@@ -1,5 +1,6 @@
 """`kutta average`: one model from several checkpoints of a run."""
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 from kutta.box import is_in_box
 from kutta.errors import InputError
 from kutta.files import followed, write_text
-from kutta.model.weights import is_ours
+from kutta.model.weights import is_ours, read_shapes
 from kutta.parsing import record_line
 from kutta.runs import Checkpoint, Run, locked
 from kutta.runs.checkpoints import FOLDER, average, regular_checkpoints
+from kutta.training.card import model_card
+from kutta.training.report import recorded_validation
 
 
 def average_run(
@@ -33,16 +36,19 @@ def average_run(
         names = ", ".join(one.path.name for one in chosen)
         made = f"the average of {names}" if len(chosen) > 1 else f"the weights of {names}"
         if output is None:
-            _record(run, made)
-    card = output is None and run.card.is_file()
-    return f"{target}: {made}" + ("; README.md describes the model before" if card else "")
+            _record(run, chosen, made)
+    return f"{target}: {made}"
 
 
-def _record(run: Run, made: str) -> None:
-    """Note in the records of the run what its final model is now."""
-    record = {"kind": "average", "step": run.checkpoints()[-1].step, "weights": made}
+def _record(run: Run, chosen: Sequence[Checkpoint], made: str) -> None:
+    """Note in the records and in the card of the run what its final model is now."""
+    step = run.checkpoints()[-1].step
+    record = {"kind": "average", "step": step, "weights": made}
     kept = [one for one in run.records() if one["kind"] != "average"]  # the same if repeated
     write_text(run.metrics, "".join(map(record_line, [*kept, record])))
+    validation = recorded_validation(run, chosen[0].step) if len(chosen) == 1 else None
+    count = sum(map(math.prod, read_shapes(run.final_weights).values()))
+    write_text(run.card, model_card(run.config, step, count, validation, made))
 
 
 def _chosen(run: Run, last: int | None, steps: Sequence[int]) -> list[Checkpoint]:

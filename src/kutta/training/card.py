@@ -7,27 +7,27 @@ from kutta import __version__
 from kutta.config import Config, ModelConfig
 from kutta.ode.methods import CUSTOM
 from kutta.training.final import Candidate
-from kutta.training.loop import Trainer
 from kutta.training.metadata import front_matter
 from kutta.training.validate import Validation
 
 
 def model_card(
     config: Config,
-    trainer: Trainer,
+    step: int,
+    count: int,
     validation: Validation | None,
     weights: str,
     tried: Sequence[Candidate] = (),
 ) -> str:
     """The README.md of a run: metadata, the model, the origin of its weights, and how to use it.
 
-    `validation` is that of these weights; `tried` are all candidates for the final model.
+    `count` is the number of parameters, `validation` that of these weights, if they were validated;
+    `tried` are all candidates for the final model.
     """
-    model = config.model
+    model, pieces = config.model, config.train.pieces
     kind, use = "translation", 'echo "..." | kutta translate .'
     if config.language_model:
         kind, use = "language", "kutta sample ."
-    count = sum(parameter.numel() for parameter in trainer.model.parameters())
     lines = [
         *front_matter(config, validation),
         f"# {direction(config)}, {model.solver}",
@@ -39,8 +39,8 @@ def model_card(
         f"| method | {method_of(model)} |",
         f"| size | d {model.d_model}, ffn {model.ffn}, {model.heads} heads, "
         f"{depth(config)} layers, {count:,} parameters |",
-        f"| training | {trainer.step:,} steps, seed {config.train.seed}, config {config.hash()}"
-        + (f", {trainer.per_batch} micro-batches per batch" if trainer.per_batch > 1 else "")
+        f"| training | {step:,} steps, seed {config.train.seed}, config {config.hash()}"
+        + (f", {pieces} micro-batches per batch" if pieces > 1 else "")
         + " |",
         f"| weights | {weights} |",
     ]

@@ -197,7 +197,8 @@ class Session:
         else:
             validation = recorded_validation(run, chosen.checkpoints[-1].step)
         average(chosen.checkpoints, run.final_weights)
-        card = model_card(run.config, self.trainer, validation, chosen.name, measured)
+        count = sum(parameter.numel() for parameter in self.trainer.model.parameters())
+        card = model_card(run.config, step, count, validation, chosen.name, measured)
         write_text(run.card, card)
         record = final_record(run, step, ended, chosen.name)
         self.reporter.final(record, f"{run.final_weights}: {chosen.name}")
