@@ -1,8 +1,9 @@
-"""What was measured, for a terminal, and as the tables and the picture of docs/performance.md.
+"""What was measured, for a terminal, and as tables and charts of the documentation.
 
     python benchmarks/report.py FILE ...      what train.py --json wrote; by default results/
 
-The text of the page between its generated parts is written by hand.
+Training goes to docs/performance.md and decoding to docs/speed.md. The text between the generated
+parts of a page is written by hand.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from kutta.plotting import BLUE, Axes, new_figure
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "performance.md"
+DECODING_PAGE = PAGE.with_name("speed.md")
 MEASURED = [HERE / "results" / f"train-{size.name}.json" for size in SIZES]
 OTHERS = "#C4C4C4"  # the colour of peers
 PANELS = {"target tokens a second": "tokens_per_second", "peak memory, MB": "peak_mb"}
@@ -192,7 +194,7 @@ def between(text: str, name: str, body: str) -> str:
     head, opened, rest = text.partition(start)
     _, closed, tail = rest.partition(end)
     if not (opened and closed):
-        raise SystemExit(f"{PAGE.name} has no marks {start.strip()} and {end.strip()}.")
+        raise SystemExit(f"The page has no marks {start.strip()} and {end.strip()}.")
     return head + start + body + end + tail
 
 
@@ -246,7 +248,8 @@ def write_training(files: list[dict[str, Any]]) -> None:
 def write_decoding(measured: dict[str, Any]) -> None:
     if measured["rows"]:
         draw_decoding(measured["rows"], PAGE.with_name(CHART))
-    PAGE.write_text(page_of_decoding(PAGE.read_text("utf-8"), measured), encoding="utf-8")
+    text = DECODING_PAGE.read_text("utf-8")
+    DECODING_PAGE.write_text(page_of_decoding(text, measured), encoding="utf-8")
 
 
 def main() -> None:

@@ -325,7 +325,7 @@ def test_tables_and_the_chart_are_made_of_the_rows(tmp_path: Path) -> None:
 
 
 def test_the_page_has_a_place_for_all_that_is_measured() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "performance.md").read_text("utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "speed.md").read_text("utf-8")
     score = {"program": "it", "version": "1", "precision": "int8", "option": "", "workers": "2 x 1"}
     score |= {"test": "test", "sentences_per_second": 10.0, "scores": {"BLEU": 30.5}}
     figure = Figure("base", "int8: latency / CTranslate2", 0.7, at_most=0.8)
