@@ -37,7 +37,7 @@ FULL = {
     "tiny": Effort(rounds=7, sentences=256, single=20, starts=3, tries=True),
 }
 QUICK = {
-    "base": Effort(rounds=3, sentences=64, single=5, patience=120.0),
+    "base": Effort(rounds=2, sentences=128, single=5, patience=120.0),
     "tiny": Effort(rounds=3, sentences=64, single=5, patience=60.0),
 }
 QUICK_SECONDS = {"base": 7 * 60, "tiny": 9 * 60}  # since the start; the last turn is cut off then

@@ -3,7 +3,8 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from kutta.data.tokenizer import BOS, EOS, PAD, UNK
 from kutta.model import TranslationModel
 from kutta.model.transformer import build_model
 from kutta.translate import search as search_module
+from kutta.translate import workers
 from kutta.translate.hypothesis import Hypothesis
 from kutta.translate.pytorch import SingleModel, highest
 from kutta.translate.sampling import sample
-from kutta.translate.scorer import Ensemble
-from kutta.translate.search import beam_search
+from kutta.translate.scorer import Ensemble, Scorer
+from kutta.translate.search import Found, Sentence, beam_search
 from tests.translate.scripts import Row, Scripted, rows_of
 
 VOCABULARY = 12
@@ -420,3 +422,22 @@ def test_an_exact_stop_finds_what_a_search_to_the_limit_finds(penalty: float) ->
         assert exact.score >= usual.score
         better += exact.score > usual.score
     assert better or penalty < 1
+
+
+def test_workers_share_few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is left without work while another has several sentences at once."""
+    taken: list[list[int]] = []
+
+    def one_worker(
+        scorer: Scorer, sentences: Iterable[Sentence], decode: DecodeConfig, n_best: int, most: int
+    ) -> Found:
+        mine = list(itertools.islice(sentences, most))
+        taken.append([number for number, _ in mine])
+        yield from ((number, []) for number, _ in mine)
+
+    monkeypatch.setattr(workers, "search", one_worker)
+    sentences = [(number, [5] * (9 - number)) for number in range(7)]
+    scorer = cast(Scorer, None)
+    found = workers.search_together(3, scorer, sentences, DecodeConfig(beam=4))
+    assert sorted(number for number, _ in found) == list(range(7))
+    assert all(1 <= len(mine) <= 3 for mine in taken)

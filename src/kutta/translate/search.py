@@ -43,14 +43,18 @@ def beam_search(
 
 
 def search(
-    scorer: Scorer, sentences: Iterable[Sentence], decode: DecodeConfig, n_best: int = 1
+    scorer: Scorer,
+    sentences: Iterable[Sentence],
+    decode: DecodeConfig,
+    n_best: int = 1,
+    most: int = MOST_ROWS,
 ) -> Found:
     """The same for numbered sentences, each as soon as it is found.
 
     A sentence that is finished makes room for the next. Give the longest first: as many are
-    translated at once as fill `batch_tokens` if all were as long as the next.
+    translated at once as fill `batch_tokens` if all were as long as the next, but `most`.
     """
-    waiting, live = _Waiting(iter(sentences), decode), _Live(scorer, decode, n_best)
+    waiting, live = _Waiting(iter(sentences), decode, most), _Live(scorer, decode, n_best)
     live.fill(waiting)
     while live.numbers:
         yield from live.step()
@@ -63,15 +67,16 @@ class _Waiting:
 
     sentences: Iterator[Sentence]
     decode: DecodeConfig
+    most: int  # at once
     following: Sentence | None = None
 
     def take(self, busy: int) -> list[Sentence]:
         """The next ones, as many as there is room for beside those that are `busy`."""
         taken: list[Sentence] = []
         while (following := self.following or next(self.sentences, None)) is not None:
-            most = min(self.decode.batch_tokens // len(following[1]), MOST_ROWS // self.decode.beam)
+            room = self.decode.batch_tokens // len(following[1]), MOST_ROWS // self.decode.beam
             self.following = following
-            if busy + len(taken) >= max(most, 1):
+            if busy + len(taken) >= max(min(*room, self.most), 1):
                 break
             taken.append(following)
             self.following = None

@@ -240,7 +240,7 @@ class Translator:
         """The hypotheses of lines by number, the longest lines first."""
         decode, sampling, workers = request.decode, request.sampling, self._arrange(len(lines))
         if sampling is None:
-            sentences = ((line.number, [*line.ids, EOS]) for line in lines)
+            sentences = [(line.number, [*line.ids, EOS]) for line in lines]
             yield from search_together(
                 min(workers, len(lines)) or 1, self.scorer, sentences, decode, request.n_best
             )

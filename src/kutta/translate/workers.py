@@ -7,12 +7,12 @@ all of the time. Each takes the next sentences when it has room, so none waits f
 import os
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kutta.config import DecodeConfig
 from kutta.translate.scorer import Scorer
-from kutta.translate.search import Found, Sentence, search
+from kutta.translate.search import MOST_ROWS, Found, Sentence, search
 
 
 def cores() -> int:
@@ -46,6 +46,7 @@ class _Shared:
     """The sentences that nobody has taken yet."""
 
     sentences: Iterator[Sentence]
+    share: int  # what a worker takes at once, so that the first does not take all of a few
     stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -61,7 +62,7 @@ class _Shared:
 def search_together(
     workers: int,
     scorer: Scorer,
-    sentences: Iterable[Sentence],
+    sentences: Sequence[Sentence],
     decode: DecodeConfig,
     n_best: int = 1,
 ) -> Found:
@@ -69,12 +70,15 @@ def search_together(
     if workers == 1:
         yield from search(scorer, sentences, decode, n_best)
         return
-    shared = _Shared(iter(sentences))
+    share = -(-len(sentences) // workers)
+    if share <= MOST_ROWS // decode.beam:  # each begins with its share, of all lengths
+        sentences = [one for first in range(workers) for one in sentences[first::workers]]
+    shared = _Shared(iter(sentences), share)
     results: queue.SimpleQueue[object] = queue.SimpleQueue()
 
     def work() -> None:
         try:
-            for found in search(scorer, iter(shared), decode, n_best):
+            for found in search(scorer, iter(shared), decode, n_best, shared.share):
                 results.put(found)
                 if shared.stopped:
                     break
