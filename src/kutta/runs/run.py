@@ -181,7 +181,7 @@ class Run:
         return read_records(self.metrics)
 
     def passed(self) -> str:
-        """That training has gone on since the final model was made; empty if it has not."""
+        """That training has continued since the final model was made; empty if it has not."""
         saved = self.checkpoints()
         if not saved or not self.final_weights.is_file():
             return ""
