@@ -146,7 +146,7 @@ class _Live:
         """Extend all hypotheses by a token; yield the sentences that are finished by it."""
         decode, beam = self.decode, self.decode.beam
         tokens = self.tokens.reshape(-1, self.tokens.shape[2])
-        count = 2 * beam + excluded(decode, tokens)
+        count = beam + excluded(decode, tokens)
         following = self.decoding.step(self.tokens[:, :, -1], count)
         lengths, limits = (np.repeat(x, beam) for x in (self.lengths, self.limits))
         values, words = permitted(following, tokens, lengths, limits, decode)
@@ -201,14 +201,16 @@ class _Live:
 def _candidates(
     values: Floats, words: Integers, scores: Floats
 ) -> tuple[Floats, Integers, Integers]:
-    """The 2K best continuations of the K live hypotheses of each sentence, best first.
+    """The best continuations of the K live hypotheses of each sentence, best first.
 
-    values and words (b*K, n), scores (b, K) -> scores, parents and words, each (b, 2K).
+    values and words (b*K, n), scores (b, K) -> scores, parents and words, each (b, 2K). At least
+    the K best and the K best that are not EOS are those of all continuations.
     """
     b, beam = scores.shape
-    # No hypothesis has more than 2K of the best 2K. Its continuations are ranked before its score
-    # is added, because the addition may round different values to the same number.
-    order = np.argsort(-values, axis=1, kind="stable")[:, : 2 * beam]
+    # K continuations of a hypothesis and its EOS are enough: others cannot be among the K that
+    # continue, nor before an EOS that ends. They are ranked before their score is added, because
+    # the addition may round different values to the same number.
+    order = np.argsort(-values, axis=1, kind="stable")[:, : beam + 1]
     values, words = (np.take_along_axis(x, order, axis=1) for x in (values, words))
     each = values.shape[1]
     totals = (values.reshape(b, beam, each) + scores[:, :, None]).reshape(b, -1)
