@@ -25,8 +25,9 @@ export class Translator {
     this.rules = config.decode ?? {};
     this.languages = [config.data.source, config.data.target];
     this.longest = config.data.max_source || LONGEST;
-    // The axis along which the keys and values of earlier tokens lie, from the graph itself.
+    // The type of the keys and values of earlier tokens and the axis along which they lie.
     const keys = decoder.inputMetadata.find(({ name }) => name === "keys.0");
+    this.type = keys ? keys.type : "float32";
     this.axis = keys ? keys.shape.indexOf("slots") : 0;
   }
 
@@ -63,8 +64,9 @@ export class Translator {
   #emptyCaches() {
     const { caches, heads, width } = this.facts;
     const shape = this.axis === 0 ? [1, 1, heads, width] : [1, heads, 1, width];
+    const zeros = new (this.type === "float16" ? Uint16Array : Float32Array)(heads * width);
     return Array.from({ length: caches }, (_, n) => [`keys.${n}`, `values.${n}`]).flat().map((name) => (
-      { name, tensor: new this.ort.Tensor("float32", new Float32Array(heads * width), shape) }));
+      { name, tensor: new this.ort.Tensor(this.type, zeros, shape) }));
   }
 
   async #step(constant, caches, token, length) {
@@ -94,13 +96,13 @@ export class Translator {
     const axis = this.axis;
     const size = (tensor) => tensor.dims.slice(axis).reduce((product, dim) => product * dim, 1);
     const [first, second] = [size(one), size(other)];
-    const data = new Float32Array(one.data.length + other.data.length);
+    const data = new one.data.constructor(one.data.length + other.data.length);
     for (let block = 0; block * first < one.data.length; block++) {
       data.set(one.data.subarray(block * first, (block + 1) * first), block * (first + second));
       data.set(other.data.subarray(block * second, (block + 1) * second), block * (first + second) + first);
     }
     const dims = one.dims.map((dim, n) => (n === axis ? dim + other.dims[n] : dim));
-    return new this.ort.Tensor("float32", data, dims);
+    return new this.ort.Tensor(one.type, data, dims);
   }
 }
 

@@ -95,12 +95,13 @@ class Past(KeyValues):
     """A cache in a graph: an input of earlier slots; the new ones become outputs."""
 
     def __init__(self, graph: Tracer, number: int, shape: tuple[int, ...]) -> None:
-        self.graph, self.number = graph, number
-        super().__init__(*(graph.input(name, shape) for name in cache_names(number)))
+        self.graph, self.number, self.kept = graph, number, graph.products.kept
+        names = cache_names(number)
+        super().__init__(*(graph.input(name, shape, self.kept).float() for name in names))
 
     def append(self, keys: Tensor, values: Tensor) -> Seen:
         for name, value in zip(cache_names(self.number), (keys, values), strict=True):
-            self.graph.output(f"new_{name}", value)
+            self.graph.output(f"new_{name}", value.to(self.kept))
         return Seen(self.graph, self, KeyValues(keys, values))
 
 
@@ -142,8 +143,8 @@ def encoder_graph(model: TranslationModel, precision: str) -> onnx.ModelProto:
         projected = [kv for layer in model.decoder.each_layer() for kv in layer.projected(states)]
         for number, kv in enumerate(projected):
             keys, values = memory_names(number)
-            graph.output(keys, kv.keys.permute(1, 2, 3, 0))
-            graph.output(values, kv.values.permute(1, 2, 0, 3))
+            graph.output(keys, kv.keys.permute(1, 2, 3, 0).to(graph.products.kept))
+            graph.output(values, kv.values.permute(1, 2, 0, 3).to(graph.products.kept))
     return graph.model()
 
 
@@ -157,7 +158,7 @@ def decoder_graph(model: TextModel, precision: str, shortlist: bool = False) -> 
     graph = Tracer(model, PRODUCTS[precision]())
     settings = model.decoder.shape.settings
     heads, clip = settings.heads, settings.relative_positions
-    width = settings.d_model // heads
+    width, dtype = settings.d_model // heads, graph.products.kept
     with graph:
         tokens = graph.input("tokens", (K, B), torch.int64)
         positions = graph.input("positions", (B,), torch.int64)
@@ -172,8 +173,8 @@ def decoder_graph(model: TextModel, precision: str, shortlist: bool = False) -> 
             for _ in layer.sublayers("cross") if layer.cross is not None else []:
                 keys, values = memory_names(memories)
                 kv = KeyValues(
-                    graph.input(keys, (B, heads, width, S)),
-                    graph.input(values, (B, heads, S, width)),
+                    graph.input(keys, (B, heads, width, S), dtype).float(),
+                    graph.input(values, (B, heads, S, width), dtype).float(),
                 )
                 read.append(Memory(graph, kv))
                 memories += 1

@@ -184,6 +184,6 @@ def _unbind(graph: Tracer, found: Any, x: Tensor, dim: int = 0) -> list[str]:
     return [graph.reshape(part, shape, found[0].shape) for part in parts]
 
 
-@operator("to", "float", "contiguous", "detach")
+@operator("to", "float", "half", "contiguous", "detach")
 def _same(graph: Tracer, found: Tensor, x: Tensor, *_: Any, **__: Any) -> str:
     return value_of(graph, x, found.dtype)

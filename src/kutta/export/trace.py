@@ -8,7 +8,7 @@ sizes are then primes (`Sizes`), so that every product of them can be told apart
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 import onnx
@@ -23,6 +23,7 @@ MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
 
 TYPES = {
     torch.float32: TensorProto.FLOAT,
+    torch.float16: TensorProto.FLOAT16,
     torch.int64: TensorProto.INT64,
     torch.bool: TensorProto.BOOL,
 }
@@ -36,6 +37,8 @@ OPERATORS: dict[str, Operator] = {}  # by the name of the torch function; see op
 
 class Products(Protocol):
     """How products with the weights of a model are computed; see products.py."""
+
+    kept: ClassVar[torch.dtype]  # the type of keys and values between steps
 
     def linear(self, graph: "Tracer", x: str, weight: Tensor, bias: Tensor | None) -> str:
         """x (..., in) times weight (out, in), plus a bias (out,)."""

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from kutta.box.hub import find_model, is_hub_name
 from kutta.config import CONFIG, WEIGHTS, Config
 from kutta.contained import check_contained
@@ -24,7 +26,7 @@ from kutta.runtime.asked import OPERATORS, asked_by
 from kutta.runtime.shortlist import SHORTLIST, Shortlist
 
 EXPORT, ENCODER, DECODER = "export.json", "encoder.onnx", "decoder.onnx"
-FORMAT = 3  # raised when versions of Kutta cannot read the directories of each other
+FORMAT = 4  # raised when versions of Kutta cannot read the directories of each other
 # The largest of the numbers in export.json.
 _MOST = {
     "format": FORMAT,
@@ -58,6 +60,11 @@ class Facts:
     width: int
     clip: int
     shortlist: bool
+
+    @property
+    def cache_type(self) -> type[np.floating[Any]]:
+        """In which keys and values are kept: they are half as large beside weights in 8 bits."""
+        return np.float16 if self.precision == "int8" else np.float32
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -3,6 +3,7 @@
 import math
 import threading
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -84,7 +85,7 @@ class _Decoding(Cached):
     def __init__(self, model: ExportedModel, beam: int) -> None:
         facts = model.exported.facts
         sizes = Sizes(facts.caches, facts.memories, facts.heads, facts.width, facts.clip)
-        super().__init__(beam, sizes, _zeros)
+        super().__init__(beam, sizes, partial(np.zeros, dtype=facts.cache_type))
         self.model = model
         pairs = [(f"keys.{n}", f"values.{n}") for n in range(facts.caches)]
         self.names = [name for pair in pairs for name in pair]
@@ -162,7 +163,3 @@ def _with_one_slot(step: Step) -> Step:
 
     offsets = None if step.offsets is None else after(step.offsets, 0.0)
     return replace(step, bias=after(step.bias, -math.inf), offsets=offsets)
-
-
-def _zeros(shape: tuple[int, ...]) -> Array:
-    return np.zeros(shape, np.float32)
