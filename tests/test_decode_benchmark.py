@@ -140,13 +140,30 @@ def test_what_cannot_be_measured_is_absent_with_a_reason(
     assert not (tmp_path / "marian").exists()
 
 
-def test_an_earlier_kutta_is_run_from_its_own_source(
+def test_an_earlier_kutta_is_run_from_its_own_source_with_the_settings_that_it_knows(
     invented: dict[str, Model], tmp_path: Path
 ) -> None:
-    way = Way(kutta.TORCH, BASE, "fp32", option=kutta.BEFORE)
-    job = kutta.job(place_in(tmp_path, before=tmp_path / "old"), invented["residual"], way)
+    way, run = Way(kutta.TORCH, BASE, "fp32", option=kutta.BEFORE), invented["residual"].run
+    place = place_in(tmp_path, before=tmp_path / "old")
+    package = tmp_path / "old" / "src" / "kutta"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "config.py").touch()
+    with pytest.raises(Absent, match="does not name its settings"):
+        kutta.job(place, invented["residual"], way)
+    (package / "config.py").write_text(
+        "def known_keys():\n    return ['run', 'data.source', 'model.solver', 'model.heads']\n"
+    )
+    job = kutta.job(place, invented["residual"], way)
     assert job.environment == {"PYTHONPATH": str(tmp_path / "old" / "src")}
-    assert job.folder == invented["residual"].run.path
+    assert json.loads((job.folder / "config.json").read_text()) == {
+        "run": run.config.run,
+        "data": {"source": "xx"},
+        "model": {"solver": "euler", "heads": run.config.model.heads},
+        "train": {},
+        "decode": {},
+    }
+    assert (job.folder / "model.safetensors").read_bytes() == run.final_weights.read_bytes()
 
 
 def test_weights_are_put_into_the_names_and_the_order_of_marian(

@@ -1,15 +1,20 @@
 """Kutta: PyTorch from a run, the runtime from what `kutta export` wrote, and an earlier commit."""
 
 import io
+import json
+import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
-from environments import Absent, run
+from environments import Absent, clean, last_line, run
 
 from decoders.decoder import TRAINED, Case, Job, Model, Place, Program, Way, script
 from kutta import __version__
+from kutta.config import CONFIG
+from kutta.integrity import MANIFEST
 
 ROOT = Path(__file__).parents[2]
 TORCH, RUNTIME = "Kutta torch", "Kutta runtime"
@@ -40,6 +45,7 @@ def job(place: Place, model: Model, way: Way) -> Job:
         if place.before is None:
             raise Absent("no earlier commit was given (--before COMMIT)")
         source = place.before / "src"
+        folder = earlier(folder, place.work / "before", source)
     if way.program == RUNTIME:
         folder = exported(place, model, way)
     return Job(script(python, "kutta", folder, {}), {"PYTHONPATH": str(source)}, folder)
@@ -63,6 +69,27 @@ def checkout(commit: str, folder: Path) -> Path:
         raise SystemExit(f"--before {commit}: {made.stderr.decode().strip()}")
     with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
         archive.extractall(folder, filter="data")
+    return folder
+
+
+def earlier(run: Path, folder: Path, source: Path) -> Path:
+    """The run as an earlier Kutta reads it: only with the settings that it knows."""
+    if folder.exists():
+        return folder
+    asked = "import json; from kutta.config import known_keys; print(json.dumps(known_keys()))"
+    environment = clean(PYTHONPATH=str(source))
+    answer = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, env=environment
+    )
+    if answer.returncode:
+        raise Absent(f"that commit does not name its settings: {last_line(answer.stderr)}")
+    known = set(json.loads(answer.stdout))
+    config: dict[str, Any] = json.loads((run / CONFIG).read_text("utf-8"))
+    for section, values in config.items():
+        if isinstance(values, dict):
+            config[section] = {k: v for k, v in values.items() if f"{section}.{k}" in known}
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns(CONFIG, MANIFEST))
+    (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
     return folder
 
 
