@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kutta.model.dropout import Dropout
+from kutta.model.linear import Linear
 
 
 @dataclass
@@ -131,8 +132,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.clip = clip
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.out = nn.Linear(d_model, d_model)
+        self.qkv = Linear(d_model, 3 * d_model)
+        self.out = Linear(d_model, d_model)
         self.dropout = Dropout(dropout)
         width = d_model // heads
         self.relative = nn.Parameter(torch.zeros(2 * clip + 1, width)) if clip else None
@@ -186,9 +187,9 @@ class CrossAttention(nn.Module):
     def __init__(self, d_model: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
-        self.q = nn.Linear(d_model, d_model)
-        self.kv = nn.Linear(d_model, 2 * d_model)
-        self.out = nn.Linear(d_model, d_model)
+        self.q = Linear(d_model, d_model)
+        self.kv = Linear(d_model, 2 * d_model)
+        self.out = Linear(d_model, d_model)
         self.dropout = Dropout(dropout)
 
     def keys_values(self, memory: Tensor) -> KeyValues:

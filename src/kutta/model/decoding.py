@@ -10,6 +10,7 @@ from torch.nn import functional
 from kutta.model.attention import relative_offsets
 from kutta.model.dropout import Dropout
 from kutta.model.field import Context
+from kutta.model.linear import linear
 from kutta.model.stack import LayerState, Stack
 
 
@@ -91,7 +92,7 @@ class TextModel(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """hidden (..., d) -> logits (..., V)."""
-        return functional.linear(hidden, self.output_weight)
+        return linear(hidden, self.output_weight)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Feed tokens (B,) at the next position; return logits (B, V) for the one after."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from kutta.model.attention import CrossAttention, KeyValues, SelfAttention
 from kutta.model.dropout import Dropout, ReluDropout
+from kutta.model.linear import Linear
 from kutta.model.shape import StackShape
 
 
@@ -87,8 +88,8 @@ class FeedForwardField(Sublayer):
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__(shape)
-        self.up = nn.Linear(shape.settings.d_model, shape.settings.ffn)
-        self.down = nn.Linear(shape.settings.ffn, shape.settings.d_model)
+        self.up = Linear(shape.settings.d_model, shape.settings.ffn)
+        self.down = Linear(shape.settings.ffn, shape.settings.d_model)
         self.relu_dropout = ReluDropout(shape.settings.relu_dropout)
 
     def inner(self, x: Tensor, context: Context, cache: KeyValues | None = None) -> Tensor:

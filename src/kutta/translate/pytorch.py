@@ -103,14 +103,8 @@ class _Decoding(Cached):
         return best_continuations(self._logits(hidden), step.count)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        """Hidden states (K, B, d) -> logits (B * K, V), in memory that the next step reuses.
-
-        The system would have to provide it again for every step, as it is tens of megabytes.
-        """
-        weight, rows = self.model.output_weight, hidden.transpose(0, 1).flatten(0, 1)
-        if len(self.logits) < len(rows):
-            self.logits = weight.new_empty(len(rows), len(weight))
-        return torch.mm(rows, weight.t(), out=self.logits[: len(rows)]).float()
+        """Hidden states (K, B, d) -> logits (B * K, V)."""
+        return self.model.project(hidden.transpose(0, 1).flatten(0, 1)).float()
 
     def _tensor(self, array: Any) -> Tensor:
         tensor = torch.from_numpy(array).to(self.device)
