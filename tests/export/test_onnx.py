@@ -14,8 +14,12 @@ from kutta.config import DecodeConfig, ModelConfig
 from kutta.data.tokenizer import EOS
 from kutta.errors import InputError
 from kutta.export.export import export_run, write_model
+from kutta.export.graphs import B, K
+from kutta.export.products import Int8
 from kutta.export.shared import read_stored
+from kutta.export.trace import Tracer
 from kutta.integrity import write_manifest
+from kutta.model.linear import Linear
 from kutta.model.transformer import build_model
 from kutta.model.weights import own_tensors, read_tensors
 from kutta.ode.methods import METHODS
@@ -121,6 +125,64 @@ def test_int8_is_close_and_does_not_depend_on_the_batch(tmp_path: Path) -> None:
     weights = onnx.load(tmp_path / DECODER).graph.initializer
     large = [w for w in weights if np.prod(w.dims) >= 4096 and w.name != "all_ids"]
     assert {w.data_type for w in large} == {onnx.TensorProto.INT8}
+
+
+def test_products_in_8_bits_are_those_of_rounded_numbers(tmp_path: Path) -> None:
+    """Behind a norm one unit for all rows, behind a ReLU one for each; compared with numpy."""
+    random = np.random.default_rng(5)
+    width, inner = 64, 96
+    norm, up, down = torch.nn.LayerNorm(width), Linear(width, inner), Linear(inner, width)
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 1.5)
+        norm.bias.uniform_(-0.5, 0.5)
+        norm.weight[7], norm.bias[7] = 1.5, 0.5
+        up.bias.uniform_(-1, 1)
+    graph = Tracer(torch.nn.ModuleList([norm, up, down]), Int8())
+    with graph, torch.no_grad():
+        y = graph.input("y", (B, K, width))
+        hidden = up(norm(y))
+        graph.output("hidden", hidden)
+        graph.output("found", down(torch.relu(hidden)))
+    onnx.save(graph.model(), tmp_path / "graph.onnx")
+    given = random.standard_normal((3, 2, width)).astype(np.float32)
+    given[0, 0, 7] = 60.0  # more than six deviations from the mean of its row
+    hidden, found = Session(tmp_path / "graph.onnx").run({"y": given}, ("hidden", "found"))
+
+    gain, offset = (p.detach().numpy() for p in (norm.weight, norm.bias))
+    centred = given - given.mean(-1, keepdims=True)
+    normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain + offset
+    unit = (6 * np.abs(gain) + np.abs(offset)).max() / 127
+    assert (normed > 128 * unit).sum() == 1, "one number is beyond the range, and becomes its end"
+    codes = np.clip(np.rint(normed / unit), -128, 127)
+    expected = unit * codes @ rounded(up.weight).T + up.bias.detach().numpy()
+    # A code may be the next one where a number is half-way between two.
+    assert np.abs(hidden - expected).max() < 2 * unit * np.abs(up.weight.detach().numpy()).max()
+
+    positive = np.maximum(hidden, 0)
+    units = positive.max(-1, keepdims=True) / 255
+    expected = units * np.rint(positive / units) @ rounded(down.weight).T
+    expected += down.bias.detach().numpy()
+    assert np.abs(found - expected).max() < 1e-3
+
+
+def rounded(weight: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A matrix whose rows have 255 different numbers, the largest of them exact."""
+    numbers = weight.detach().numpy()
+    units = np.abs(numbers).max(1, keepdims=True) / 127
+    return np.rint(numbers / units) * units
+
+
+def test_a_row_that_a_relu_sets_to_zero_gives_the_bias(tmp_path: Path) -> None:
+    down = Linear(96, 64)
+    graph = Tracer(down, Int8())
+    with graph, torch.no_grad():
+        graph.output("found", down(torch.relu(graph.input("x", (B, K, 96)))))
+    onnx.save(graph.model(), tmp_path / "graph.onnx")
+    given = np.stack([np.full((2, 96), number, np.float32) for number in (-1, 0, 1)])
+    (found,) = Session(tmp_path / "graph.onnx").run({"x": given}, ("found",))
+    bias = down.bias.detach().numpy()
+    assert np.array_equal(found[:2], np.broadcast_to(bias, (2, 2, 64)))
+    assert np.abs(found[2] - bias).max() > 0.01
 
 
 # ---- the directory ---------------------------------------------------------------------------

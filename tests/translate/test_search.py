@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_a_beam_that_holds_everything_finds_the_ranking_of_all_sequences(penalty
     decode = DecodeConfig(beam=130, length_penalty=penalty, max_length=limit)
     (found,) = beam_search(SingleModel(model), source, decode, n_best=130)
     assert [h.tokens for h in found] == [tokens for _, tokens in scored]
-    assert [h.score for h in found] == pytest.approx([score for score, _ in scored], abs=1e-4)
+    assert [h.score for h in found] == pytest.approx([score for score, _ in scored], rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -393,6 +393,35 @@ def test_sentences_take_the_places_of_others(
         assert [h.tokens for (h,) in found] == [h.tokens for (h,) in expected]
         scores = [h.score for (h,) in expected]
         assert [h.score for (h,) in found] == pytest.approx(scores, abs=1e-5)
+
+
+def test_one_hypothesis_is_computed_while_all_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, computed = tiny(1), list[int]()
+    extend = model.extend
+
+    def counting(tokens: torch.Tensor, *others: Any) -> torch.Tensor:
+        computed.append(len(tokens))
+        return extend(tokens, *others)
+
+    monkeypatch.setattr(model, "extend", counting)
+    beam, sentences, following = 3, sources([5, 2]), np.array([[A, B, A], [B, A, 5]])
+    decoding = SingleModel(model).start(beam)
+    decoding.select([], 2)
+    decoding.enter([0, 1], sentences)
+    first = decoding.step(np.full((2, beam), BOS), 4)
+    decoding.extend(np.tile(np.arange(beam), (2, 1)))  # each goes on with what it has seen itself
+    second = decoding.step(following, 4)
+    assert computed == [1, 3]
+    for row, (sentence, rank) in enumerate(itertools.product(range(2), range(beam))):
+        alone = SingleModel(model).start(1)
+        alone.select([], 1)
+        alone.enter([0], [sentences[sentence]])
+        for found, token in ((first, BOS), (second, following[sentence, rank])):
+            expected = alone.step(np.full((1, 1), token), 4)
+            alone.extend(np.zeros((1, 1), np.int64))
+            assert np.array_equal(found.ids[row], expected.ids[0])
+            assert found.values[row] == pytest.approx(expected.values[0], abs=1e-5)
+            assert found.ends[row] == pytest.approx(expected.ends[0], abs=1e-5)
 
 
 def test_slots_that_nobody_sees_are_removed() -> None:

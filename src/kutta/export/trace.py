@@ -108,10 +108,14 @@ class Tracer(TorchFunctionMode):
         self.nodes.append(helper.make_node(kind, list(inputs), names, domain=domain, **attributes))
         return names
 
-    def producer(self, name: str, kind: str) -> str:
-        """The first input of the node that made a value, if that is of this kind; else ""."""
-        made = next((node for node in reversed(self.nodes) if name in node.output), None)
-        return made.input[0] if made is not None and made.op_type == kind else ""
+    def origin(self, name: str) -> onnx.NodeProto | None:
+        """The node that computed the numbers of a value, which may since have another layout."""
+        for node in reversed(self.nodes):
+            if name in node.output:
+                if node.op_type not in ("Reshape", "Transpose"):
+                    return node
+                name = node.input[0]
+        return None
 
     def constant(self, array: NDArray[Any], name: str = "") -> str:
         """The name of a constant; equal small ones are one."""

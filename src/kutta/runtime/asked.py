@@ -29,10 +29,11 @@ _LOCATION = 14  # of a tensor: 0 in this file, 1 in another
 _OPERATOR = 4  # of a node
 # All that an export has. None of them repeats others, so the work of a graph has an end.
 _NAMES = (
-    "Abs Add Cast Clip Concat Cos Div Equal Exp Expand FusedMatMul Gather GatherElements "
-    "GatherND Identity If LayerNormalization LogSoftmax MatMul MatMulIntegerToFloat Min "
-    "Mod Mul Pad QuantizeLinear Range ReduceLogSumExp ReduceMax ReduceSum Relu Reshape Shape "
-    "Sigmoid Sin Slice Softmax Split Squeeze Sub TopK Transpose Unsqueeze Where"
+    "Abs Add Cast Clip Concat Cos Div Equal Exp Expand Flatten FusedMatMul Gather "
+    "GatherElements GatherND Identity If LayerNormalization LogSoftmax MatMul "
+    "MatMulIntegerToFloat Min Mod Mul Pad QuantizeLinear Range ReduceLogSumExp ReduceMax "
+    "ReduceSum Relu Reshape Shape Sigmoid Sin Slice Softmax Split Squeeze Sub TopK Transpose "
+    "Unsqueeze Where"
 )
 OPERATORS = frozenset(_NAMES.split())
 

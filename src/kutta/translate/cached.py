@@ -32,7 +32,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step is given, for B sentences with K hypotheses each.
+    """What a step is given, for B sentences with K hypotheses each, or one that stands for all.
 
     tokens (K, B); positions (B,); bias (B, 1, K, n + K), 0 where a hypothesis sees a slot and else
     -inf; offsets (B, clip + 1, n + K), those of the slots, one-hot, or None; memory_bias
@@ -76,7 +76,7 @@ class Cached(ABC):
 
     @abstractmethod
     def _run(self, step: Step) -> Continuations:
-        """Compute a step; it fills the next K slots of the caches."""
+        """Compute a step; it fills the next K slots of the caches, which are reserved."""
 
     def enter(self, columns: Sequence[int], sources: Sequence[Sequence[int]]) -> None:
         self.ancestors.clear(columns)
@@ -107,16 +107,24 @@ class Cached(ABC):
     def step(self, tokens: Integers, count: int) -> Continuations:
         if self.ancestors.idle():
             self._pack(range(len(tokens)), len(tokens))
-        seen = self.ancestors.visible()[:, None]
+        # All hypotheses of a sentence begin alike, so the first stands for the others.
+        begins = not self.ancestors.lengths.any() and bool((tokens == tokens[:, :1]).all())
+        computed = 1 if begins else self.beam
+        slots = self.caches.used + computed
+        seen = self.ancestors.visible()[:, None, :computed, :slots]
         given = Step(
-            tokens=np.ascontiguousarray(tokens.T),
+            tokens=np.ascontiguousarray(tokens[:, :computed].T),
             positions=self.ancestors.lengths,
             bias=np.where(seen, np.float32(0), np.float32(-math.inf)),
-            offsets=self.ancestors.offsets(self.clip) if self.clip else None,
+            offsets=self.ancestors.offsets(self.clip)[..., :slots] if self.clip else None,
             memory_bias=self.memory_bias if self.memories.arrays else None,
             count=count,
         )
+        self.caches.reserve(self.beam)
         found = self._run(given)
+        if computed < self.beam:
+            self.caches.repeat(self.beam)
+            found = found.repeated(self.beam)
         self.caches.used += self.beam
         return found
 

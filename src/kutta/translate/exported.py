@@ -103,8 +103,8 @@ class _Decoding(Cached):
         outputs = len(listed.ids) if listed else facts.outputs
         whole = step.count >= facts.vocabulary
         count = outputs if whole else min(step.count, outputs)
-        room = self.caches.reserve(self.beam)  # first, as it may move what is filled
-        filled, step = self.caches.filled, _with_own_slot(step)
+        room, filled = self.caches.following(len(step.tokens)), self.caches.filled
+        step = _with_own_slot(step)
         if self.caches.used == 0:
             step, filled = _with_one_slot(step), [np.zeros_like(new[:1]) for new in room]
         feeds = {

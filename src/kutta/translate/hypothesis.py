@@ -52,6 +52,10 @@ class Continuations:
     ids: Integers
     ends: Floats
 
+    def repeated(self, count: int) -> "Continuations":
+        """Each row `count` times."""
+        return Continuations(*(x.repeat(count, axis=0) for x in (self.values, self.ids, self.ends)))
+
 
 def excluded(decode: DecodeConfig, tokens: Integers) -> int:
     """How many continuations of a row of tokens (R, 1 + length) `permitted` excludes at most."""

@@ -31,15 +31,23 @@ class Caches:
         """The filled slots of all arrays, each (used, B, H, d_h)."""
         return [array[: self.used] for array in self.arrays]
 
-    def reserve(self, count: int) -> list[Array]:
-        """The next `count` slots of all arrays, which a step is about to fill."""
+    def reserve(self, count: int) -> None:
+        """Have room for the next `count` slots."""
         end = self.used + count
         if self.arrays and end > len(self.arrays[0]):
             for number, array in enumerate(self.arrays):
                 grown = self._zeros((end + max(self._room * count, end), *array.shape[1:]))
                 grown[: self.used] = array[: self.used]
                 self.arrays[number] = grown
-        return [array[self.used : end] for array in self.arrays]
+
+    def following(self, count: int) -> list[Array]:
+        """The next `count` slots of all arrays, which are reserved."""
+        return [array[self.used : self.used + count] for array in self.arrays]
+
+    def repeat(self, count: int) -> None:
+        """Fill the next `count` slots of all arrays with what is in the first of them."""
+        for array in self.arrays:
+            array[self.used + 1 : self.used + count] = array[self.used : self.used + 1]
 
     def select(self, columns: Sequence[int], slots: Integers, total: int) -> None:
         """Keep some columns and of each some slots (b, m), and have `total` columns.

@@ -112,7 +112,6 @@ class _Decoding(Cached):
 
     def _layers(self) -> list[LayerState]:
         """The caches and the memories as the layers of the decoder take them."""
-        self.caches.reserve(self.beam)
         caches, memories = iter(self.caches.arrays), iter(self.memories.arrays)
         states: list[LayerState] = []
         for layer in self.model.decoder.each_layer():

@@ -18,7 +18,10 @@ from kutta.translate.hypothesis import (
 )
 from kutta.translate.scorer import Scorer
 
-MOST_ROWS = 128  # hypotheses that are computed together: more gain no speed, but take memory
+# What is computed together. More gains no speed: sentences of a greedy search then differ more in
+# length, and their keys and values no longer fit into the processor's cache.
+MOST_ROWS = 128  # hypotheses
+MOST_SENTENCES = 64
 
 REFILL = 8  # sentences start when an eighth of the places is free, so that many are read together
 
@@ -47,7 +50,7 @@ def search(
     sentences: Iterable[Sentence],
     decode: DecodeConfig,
     n_best: int = 1,
-    most: int = MOST_ROWS,
+    most: int = MOST_SENTENCES,
 ) -> Found:
     """The same for numbered sentences, each as soon as it is found.
 
@@ -59,6 +62,11 @@ def search(
     while live.numbers:
         yield from live.step()
         live.fill(waiting)
+
+
+def most_at_once(beam: int) -> int:
+    """The most sentences that are translated at once."""
+    return min(MOST_ROWS // beam, MOST_SENTENCES)
 
 
 @dataclass
@@ -74,7 +82,7 @@ class _Waiting:
         """The next ones, as many as there is room for beside those that are `busy`."""
         taken: list[Sentence] = []
         while (following := self.following or next(self.sentences, None)) is not None:
-            room = self.decode.batch_tokens // len(following[1]), MOST_ROWS // self.decode.beam
+            room = self.decode.batch_tokens // len(following[1]), most_at_once(self.decode.beam)
             self.following = following
             if busy + len(taken) >= max(min(*room, self.most), 1):
                 break

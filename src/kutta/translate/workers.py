@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kutta.config import DecodeConfig
 from kutta.translate.scorer import Scorer
-from kutta.translate.search import MOST_ROWS, Found, Sentence, search
+from kutta.translate.search import Found, Sentence, most_at_once, search
 
 
 def cores() -> int:
@@ -71,7 +71,7 @@ def search_together(
         yield from search(scorer, sentences, decode, n_best)
         return
     share = -(-len(sentences) // workers)
-    if share <= MOST_ROWS // decode.beam:  # each begins with its share, of all lengths
+    if share <= most_at_once(decode.beam):  # each begins with its share, of all lengths
         sentences = [one for first in range(workers) for one in sentences[first::workers]]
     shared = _Shared(iter(sentences), share)
     results: queue.SimpleQueue[object] = queue.SimpleQueue()
