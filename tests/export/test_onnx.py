@@ -350,13 +350,14 @@ def test_what_an_export_cannot_do_is_said(
         Translator.load(folder, "auto" if options else "cuda", **options)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("vocabulary", [96, 101, 4200])  # padded, and in several chunks
-def test_graphs_in_8_bits_read_their_matrices_from_one_file(
-    tmp_path: Path, vocabulary: int
+def test_graphs_read_their_matrices_from_one_file(
+    tmp_path: Path, vocabulary: int, precision: str
 ) -> None:
-    """Each matrix is there once; tables of the same model in fp32 differ by rounding only."""
+    """Each matrix is there once; in 8 bits it differs from that in fp32 by rounding only."""
     model = model_of(vocabulary=vocabulary, noise=0.01, d_model=64, ffn=96)
-    write_model(model, tmp_path, "int8", "", "step:1")
+    write_model(model, tmp_path, precision, "", "step:1")
     stored = {one.name: one for one in read_stored(tmp_path / WEIGHTS)}
     assert len(stored) > 10
     used: set[str] = set()
@@ -368,12 +369,13 @@ def test_graphs_in_8_bits_read_their_matrices_from_one_file(
                 matrix = stored[tensor.name.removeprefix("stored.").partition("[")[0]]
                 begin, end = int(place["offset"]), int(place["offset"]) + int(place["length"])
                 assert place["location"] == WEIGHTS
-                assert matrix.offset <= begin < end <= matrix.offset + matrix.codes.size
+                assert matrix.offset <= begin < end <= matrix.offset + matrix.numbers.nbytes
                 used.add(matrix.name)
-            elif tensor.data_type == onnx.TensorProto.INT8:
+            elif len(tensor.dims) == 2 and 1 not in tensor.dims and np.prod(tensor.dims) >= 4096:
                 assert not onnx.numpy_helper.to_array(tensor).any(), "only padding is left"
         assert asked_by(tmp_path / name).files == {WEIGHTS}
     assert used == stored.keys()
     restored, original = read_tensors(tmp_path / WEIGHTS), own_tensors(model)
     for name, tensor in original.items():
-        assert torch.allclose(restored[name], tensor, atol=float(tensor.abs().max()) / 250)
+        most = float(tensor.detach().abs().max()) / 250 if precision == "int8" else 0
+        assert torch.allclose(restored[name], tensor, rtol=0, atol=most)

@@ -12,11 +12,14 @@ import httpx
 import pytest
 
 from kutta import box
+from kutta.config import DecodeConfig
 from kutta.errors import TRAIN
 from kutta.export.export import export_run
 from kutta.runs import Run
+from kutta.runtime import open_export
 from kutta.server.models import load_models
 from kutta.translate import Translator
+from kutta.translate.exported import ExportedModel
 from kutta.translate.workers import cores
 from tests.server.conftest import running
 
@@ -53,7 +56,7 @@ def test_it_serves_without_torch(folder: Path) -> None:
                 assert client.get("/metrics").status_code == 200
                 assert client.post("/detect", json={"q": "Guten Tag"}).status_code == 200
                 reason = client.get("/inside").json()["missing"]["xx-yy"]
-                assert "toy is an exported model. Serve its run to look inside." in reason
+                assert "PyTorch; run `pip install 'kutta[train]'` to look inside." in reason
                 refused = client.post("/inside/states", json={"q": "ba be", **FIELDS})
                 assert (refused.status_code, refused.json()) == (404, {"error": reason})
         finally:
@@ -116,8 +119,11 @@ def test_without_arguments_an_export_in_the_box_is_served(
         assert model.hypotheses(["ba"], 1)[0][0][0] == Translator.load(folder).translate(["ba"])[0]
 
 
-def test_it_runs_on_the_cpu_only(folder: Path) -> None:
+def test_another_device_is_one_for_torch(folder: Path) -> None:
     from kutta import InputError
 
-    with pytest.raises(InputError, match="runs on the CPU, not on cuda"):
+    with pytest.raises(InputError, match="cuda"):
         load_models([str(folder)], "cuda")
+    exported = open_export(folder)
+    with pytest.raises(InputError, match="runs on the CPU, not on cuda"):
+        Translator(ExportedModel(exported), exported.tokenizers, DecodeConfig(), "cuda")

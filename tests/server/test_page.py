@@ -241,7 +241,7 @@ def test_the_view_of_the_solver(browser: Any, toy_served: Running) -> None:
 
 
 def test_the_view_says_why_it_is_not_there(browser: Any, served: Running) -> None:
-    reason = re.compile("needs the run directory and PyTorch; en-de is an exported model")
+    reason = re.compile("needs a run directory or an exported model; en-de has none")
     asked: list[str] = []
     with opened(browser, served) as page:
         page.on("request", lambda request: asked.append(request.url))
@@ -259,7 +259,7 @@ def test_the_view_tells_models_that_it_shows_from_others(browser: Any, toy_run: 
     models = [fake_model("en", "de"), *load_models([str(toy_run)], "cpu")]
     with running(models) as one, opened(browser, one) as page:
         page.locator("#to-inside").click()
-        expect(page.locator("#inside-notice")).to_have_text(re.compile("en-de is an exported"))
+        expect(page.locator("#inside-notice")).to_have_text(re.compile("en-de has none"))
         expect(page.locator("#pair option")).to_have_text(["xx → yy"])
         page.locator("#sentence").fill("ba be bi")
         page.locator("#trajectory svg").wait_for()

@@ -10,20 +10,18 @@ from kutta.config import CONFIG, WEIGHTS
 from kutta.errors import InputError
 from kutta.export.graphs import PRODUCTS, decoder_graph, encoder_graph
 from kutta.export.output import output_size
-from kutta.export.shared import read_stored, share_weights
+from kutta.export.shared import Known, read_stored, share_weights
 from kutta.export.shortlist import Integers, learn
 from kutta.files import atomic_path, write_json, write_text
 from kutta.integrity import write_manifest
 from kutta.model import TextModel, TranslationModel
-from kutta.model.weights import own_tensors, write_int8
+from kutta.model.weights import own_tensors, write_int8, write_tensors
 from kutta.runs import Run
 from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, Facts
 from kutta.runtime.shortlist import SHORTLIST
 from kutta.translate.pytorch import sizes_of
 
 Lists = tuple[Integers, Integers]
-
-LARGEST = 2**31 - 1  # bytes of an ONNX file, which is one protocol buffer
 
 
 def export_run(run: Run, folder: Path, precision: str = "fp32", shortlist: bool = False) -> None:
@@ -62,8 +60,8 @@ def write_model(
     `origin` says what the weights are, and `lists` are the candidates and the frequent tokens of a
     `Shortlist`.
     """
-    if precision == "int8":
-        write_int8(own_tensors(model), folder / WEIGHTS, origin)
+    write = write_int8 if precision == "int8" else write_tensors
+    write(own_tensors(model), folder / WEIGHTS, origin)
     if lists:
         candidates, frequent = (ids.astype(np.int32) for ids in lists)
         columns: dict[str, Any] = PRODUCTS[precision]().stored(model.output_weight)
@@ -85,16 +83,11 @@ def write_model(
 
 
 def write_graphs(model: TextModel, folder: Path, precision: str, shortlist: bool = False) -> None:
-    """Write the graphs of a model. Those in int8 read the weights that the folder has."""
+    """Write the graphs of a model, which read the weights that the folder has."""
     graphs = {DECODER: decoder_graph(model, precision, shortlist)}
     if isinstance(model, TranslationModel):
         graphs[ENCODER] = encoder_graph(model, precision)
-    if precision == "int8":
-        stored = read_stored(folder / WEIGHTS)
-        graphs = {name: share_weights(graph, stored) for name, graph in graphs.items()}
+    known = Known(read_stored(folder / WEIGHTS))
     for name, graph in graphs.items():
-        if graph.ByteSize() > LARGEST:
-            raise InputError(
-                "The model is too large for an ONNX file of 2 GB; export it with --precision int8."
-            )
+        graph = share_weights(graph, known)
         (folder / name).write_bytes(graph.SerializeToString())

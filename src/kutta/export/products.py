@@ -21,8 +21,7 @@ class Fp32:
     kept: ClassVar[torch.dtype] = torch.float32  # the type of keys and values between steps
 
     def linear(self, graph: Tracer, x: str, weight: Tensor, bias: Tensor | None) -> str:
-        name = graph.parameter(weight)
-        product = graph.node("MatMul", [x, graph.constant(_numbers(weight).T, f"{name}.T")])
+        product = graph.node("FusedMatMul", [x, graph.name(weight)], MICROSOFT, transB=1)
         return product if bias is None else graph.node("Add", [product, graph.name(bias)])
 
     def listed(self, graph: Tracer, x: str, width: int) -> tuple[str, str]:

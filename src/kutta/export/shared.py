@@ -1,12 +1,13 @@
-"""Graphs that read their 8-bit matrices from the weights of a run, so that these exist only once.
+"""Graphs that read their matrices from the weights of a run, so that these exist only once.
 
-    decoder.onnx:  codes of an embedding  ->  model.safetensors, bytes 1,234 to 5,678
-                   W.T of a product       ->  Transpose(W), W in model.safetensors
+    decoder.onnx:  an embedding, W of a product in fp32  ->  model.safetensors, bytes 1,234 to 5,678
+                   W.T of a product in 8 bits            ->  Transpose(W), W in model.safetensors
 
-Matrices lie in a safetensors file as torch has them, rows for outputs. A product of ONNX wants them
-transposed, which onnxruntime does once, when it opens the graph.
+Matrices lie in a safetensors file as torch has them, rows for outputs. The 8-bit product of
+onnxruntime wants them transposed, which is done once, when the graph is opened.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,13 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from kutta.config import WEIGHTS
+from kutta.model.int8 import SMALL
 from kutta.parsing import parse_json
 
-Codes = NDArray[np.int8]
+Matrix = NDArray[Any]
+
+_NUMPY = {"F32": np.float32, "I8": np.int8}  # the types of matrices, as safetensors names them
+_ONNX = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int8): TensorProto.INT8}
 
 
 @dataclass(frozen=True)
@@ -28,53 +33,70 @@ class Stored:
     """Rows of a matrix in a safetensors file: a name, the numbers, and the first of their bytes."""
 
     name: str
-    codes: Codes
+    numbers: Matrix
     offset: int
 
     def rows(self, first: int, count: int) -> "Stored":
         """Some of the rows, which lie beside each other."""
-        if count == len(self.codes):
+        if count == len(self.numbers):
             return self
         name = f"{self.name}[{first}:{first + count}]"
-        start = self.offset + first * self.codes.shape[1]
-        return Stored(name, self.codes[first : first + count], start)
+        start = self.offset + self.numbers[:first].nbytes
+        return Stored(name, self.numbers[first : first + count], start)
 
 
 def read_stored(path: Path) -> list[Stored]:
-    """The 8-bit matrices of a safetensors file."""
+    """The large matrices of a safetensors file."""
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header: dict[str, Any] = parse_json(content[8:start].decode())
-    return [
-        Stored(name, _codes(content, start + first, entry["shape"]), start + first)
+    matrices = [
+        Stored(name, _numbers(content, start + first, entry), start + first)
         for name, entry in header.items()
-        if name != "__metadata__" and entry["dtype"] == "I8"
+        if name != "__metadata__" and entry["dtype"] in _NUMPY and len(entry["shape"]) == 2
         for first in [entry["data_offsets"][0]]
     ]
+    return [matrix for matrix in matrices if matrix.numbers.size >= SMALL]
 
 
-def _codes(content: bytes, offset: int, shape: Sequence[int]) -> Codes:
-    rows, columns = shape
-    return np.frombuffer(content, np.int8, rows * columns, offset).reshape(rows, columns)
+def _numbers(content: bytes, offset: int, entry: dict[str, Any]) -> Matrix:
+    rows, columns = entry["shape"]
+    numbers = np.frombuffer(content, _NUMPY[entry["dtype"]], rows * columns, offset)
+    return numbers.reshape(rows, columns)
 
 
-def share_weights(model: onnx.ModelProto, stored: Sequence[Stored]) -> onnx.ModelProto:
-    """The model with every matrix that is stored already read from there; others stay in it."""
+class Known:
+    """Matrices in a file, which are found by their rows."""
+
+    def __init__(self, matrices: Sequence[Stored]) -> None:
+        self._places: dict[int, list[tuple[Stored, int]]] = defaultdict(list)
+        for matrix in matrices:
+            for number, row in enumerate(matrix.numbers):
+                self._places[hash(row.tobytes())].append((matrix, number))
+
+    def find(self, rows: Matrix) -> Stored | None:
+        """Where these rows are. Zeros may follow, as the last chunk of an output layer has them."""
+        count = int(np.flatnonzero(rows.any(axis=1)).max(initial=-1)) + 1
+        for matrix, first in self._places.get(hash(rows[0].tobytes()), []) if count else []:
+            if np.array_equal(matrix.numbers[first : first + count], rows[:count]):
+                return matrix.rows(first, count)
+        return None
+
+
+def share_weights(model: onnx.ModelProto, known: Known) -> onnx.ModelProto:
+    """The model with every matrix that is known read from its file; others stay in it."""
     graph = model.graph
     kept: list[onnx.TensorProto] = []
     read: dict[str, onnx.TensorProto] = {}
     first: list[onnx.NodeProto] = []  # they make the matrices, so they come before all others
     for tensor in graph.initializer:
-        found = _find(tensor, stored)
+        found = _find(tensor, known)
         if found is None:
             kept.append(tensor)
             continue
         matrix, transposed = found
         read[matrix.name] = _external(matrix)
-        if transposed:
-            first += _transposed(tensor, matrix, kept)
-        else:
-            first.append(helper.make_node("Identity", [_name(matrix)], [tensor.name]))
+        first += _made(tensor, matrix, transposed, kept)
     nodes = [*first, *graph.node]
     for field, values in (("node", nodes), ("initializer", [*kept, *read.values()])):
         graph.ClearField(field)
@@ -82,51 +104,45 @@ def share_weights(model: onnx.ModelProto, stored: Sequence[Stored]) -> onnx.Mode
     return model
 
 
-def _find(tensor: onnx.TensorProto, stored: Sequence[Stored]) -> tuple[Stored, bool] | None:
-    """The stored rows that an initializer has, and whether it has them transposed.
-
-    Transposed, zeros may follow: the output layer is cut into chunks, and the last one is padded.
-    """
-    if tensor.data_type != TensorProto.INT8 or len(tensor.dims) != 2:
+def _find(tensor: onnx.TensorProto, known: Known) -> tuple[Stored, bool] | None:
+    """The rows in a file that an initializer has, and whether it has them transposed."""
+    if tensor.data_type not in _ONNX.values() or len(tensor.dims) != 2:
         return None
-    codes = numpy_helper.to_array(tensor)
-    for one in stored:
-        if np.array_equal(codes, one.codes):
-            return one, False
-    rows = codes.T
-    count = int(np.flatnonzero(rows.any(axis=1)).max(initial=-1)) + 1
-    for one in stored:
-        if one.codes.shape[1] != rows.shape[1] or not count:
-            continue
-        for first in np.flatnonzero((one.codes == rows[0]).all(axis=1)).tolist():
-            if np.array_equal(one.codes[first : first + count], rows[:count]):
-                return one.rows(first, count), True
+    numbers = numpy_helper.to_array(tensor)
+    if numbers.size < SMALL:
+        return None
+    for transposed, rows in ((False, numbers), (True, np.ascontiguousarray(numbers.T))):
+        if found := known.find(rows):
+            return found, transposed
     return None
 
 
-def _transposed(
-    tensor: onnx.TensorProto, matrix: Stored, constants: list[onnx.TensorProto]
+def _made(
+    tensor: onnx.TensorProto, matrix: Stored, transposed: bool, constants: list[onnx.TensorProto]
 ) -> Iterator[onnx.NodeProto]:
-    """The nodes that make an initializer from stored rows."""
-    rows, columns = matrix.codes.shape
-    more, source = tensor.dims[1] - rows, _name(matrix)
-    if more:
+    """The nodes that make an initializer from rows in a file."""
+    (rows, columns), source = matrix.numbers.shape, _name(matrix)
+    if more := tensor.dims[int(transposed)] - rows:
         zeros, padded = f"{tensor.name}:zeros", f"{tensor.name}:padded"
-        constants.append(numpy_helper.from_array(np.zeros((more, columns), np.int8), zeros))
+        of_type = np.zeros((more, columns), matrix.numbers.dtype)
+        constants.append(numpy_helper.from_array(of_type, zeros))
         yield helper.make_node("Concat", [source, zeros], [padded], axis=0)
         source = padded
-    yield helper.make_node("Transpose", [source], [tensor.name], perm=[1, 0])
+    if transposed:
+        yield helper.make_node("Transpose", [source], [tensor.name], perm=[1, 0])
+    else:
+        yield helper.make_node("Identity", [source], [tensor.name])
 
 
 def _external(matrix: Stored) -> onnx.TensorProto:
     """The matrix as a tensor whose bytes are in the file of the weights."""
     tensor = onnx.TensorProto(
         name=_name(matrix),
-        data_type=TensorProto.INT8,
-        dims=matrix.codes.shape,
+        data_type=_ONNX[matrix.numbers.dtype],
+        dims=matrix.numbers.shape,
         data_location=TensorProto.EXTERNAL,
     )
-    place = {"location": WEIGHTS, "offset": matrix.offset, "length": matrix.codes.size}
+    place = {"location": WEIGHTS, "offset": matrix.offset, "length": matrix.numbers.nbytes}
     for key, value in place.items():
         tensor.external_data.add(key=key, value=str(value))
     return tensor

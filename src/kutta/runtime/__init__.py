@@ -3,9 +3,8 @@
 from kutta.runtime.directory import (
     Exported,
     find_exported,
-    has_weights,
     is_exported,
     open_export,
 )
 
-__all__ = ["Exported", "find_exported", "has_weights", "is_exported", "open_export"]
+__all__ = ["Exported", "find_exported", "is_exported", "open_export"]

@@ -1,10 +1,10 @@
 """The directory of an exported model.
 
 export.json  config.json  tokenizer.model | vocab.txt  encoder.onnx  decoder.onnx
-model.safetensors (8-bit matrices that both graphs read)  [shortlist.npz]  checksums.json
+model.safetensors (whose matrices both graphs read)  [shortlist.npz]  checksums.json
 
-A language model has no encoder.onnx. Graphs in fp32 have their weights in themselves. `kutta
-export` writes the folder, and nothing in it is changed afterwards.
+A language model has no encoder.onnx. torch can read the folder too, as a run. `kutta export` writes
+it, and nothing in it is changed afterwards.
 """
 
 from dataclasses import asdict, dataclass
@@ -153,11 +153,6 @@ def find_exported(given: str | Path) -> Path | None:
     return folder if is_exported(folder) else None
 
 
-def has_weights(folder: Path) -> bool:
-    """Whether an exported model is a run too, with weights that torch can read."""
-    return (folder / WEIGHTS).is_file()
-
-
 def open_export(folder: Path) -> Exported:
     """Check the files of an exported model and read its settings."""
     check_contained(folder)
@@ -170,9 +165,10 @@ def open_export(folder: Path) -> Exported:
     found = Exported(folder, facts, Config.load(folder / CONFIG))
     if facts.shortlist and SHORTLIST not in manifest.files:
         raise InputError(f"{folder / SHORTLIST} is not in {MANIFEST}; {remedy}.")
+    for file in (folder / WEIGHTS, *found.graphs):
+        if file.name not in manifest.files:
+            raise InputError(f"{file} is not in {MANIFEST}; {remedy}.")
     for graph in found.graphs:
-        if graph.name not in manifest.files:
-            raise InputError(f"{graph} is not in {MANIFEST}; {remedy}.")
         asked = asked_by(graph)
         if others := asked.files - {WEIGHTS}:  # which both graphs may read
             raise InputError(

@@ -89,11 +89,12 @@ def _load(name: str, device: str) -> Model:
     """
     from kutta.commands.translate import fits_model  # here, because torch takes a second
     from kutta.translate import Translator
+    from kutta.translate.exported import on_cpu
     from kutta.translate.workers import cores
 
     folder = find_run(name)
     source, target = _languages(folder)
-    threads, workers = (cores(), 1) if is_exported(folder) else (1, None)
+    threads, workers = (cores(), 1) if is_exported(folder) and on_cpu(device) else (1, None)
     translator = Translator.load(folder, device=device, workers=workers)
     translator.translate(["1"])  # opens the graphs, so the folder is not read again
     fits = partial(fits_model, translator)

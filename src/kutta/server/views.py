@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kutta.errors import InputError
-from kutta.runtime import has_weights
 from kutta.server.limits import RequestError, overloaded
 from kutta.server.models import Model
 
@@ -25,16 +24,11 @@ Compute = Callable[["Inside"], dict[str, Any]]
 
 
 def missing(model: Model) -> str | None:
-    """Why there is no view into a model, in one sentence; None if there is one.
-
-    An exported model in 8 bits has weights that torch can read, as models in the box do.
-    """
-    models: Any = getattr(model.engine, "models", ())  # torch modules, unless it is an export
-    loaded = any(hasattr(one, "state_dict") for one in models)
-    if model.folder is None or not (loaded or has_weights(model.folder)):
+    """Why there is no view into a model, in one sentence; None if there is one."""
+    if model.folder is None:
         return (
-            "The view takes a model apart, block by block, so it needs the run directory and "
-            f"PyTorch; {model.name} is an exported model. Serve its run to look inside."
+            "The view takes a model apart, block by block, so it needs a run directory or an "
+            f"exported model; {model.name} has none. Serve its run to look inside."
         )
     if find_spec("torch") is None:
         return (

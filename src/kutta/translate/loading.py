@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kutta.errors import InputError, not_installed
-from kutta.runtime import Exported, find_exported, has_weights, open_export
+from kutta.runtime import Exported, find_exported, open_export
 from kutta.translate.exported import ExportedModel, on_cpu
 
 if TYPE_CHECKING:
@@ -16,19 +16,12 @@ if TYPE_CHECKING:
 def exports_to_load(given: Sequence[str | Path], device: object) -> list[Path]:
     """The folders of exported models, to be run by onnxruntime; none if torch has to run them.
 
-    It has to in an ensemble with a run, and on a GPU. A model in the box has weights for torch too.
+    It has to in an ensemble with a run, and on a GPU. Torch reads the weights of an export as those
+    of a run.
     """
-    found = {name: find_exported(name) for name in given}
-    folders = [folder for folder in found.values() if folder]
-    alone = len(folders) == len(given)
-    if all(has_weights(folder) for folder in folders) and not (alone and on_cpu(device)):
-        return []
-    for name, folder in found.items():
-        if folder is None:
-            raise InputError(
-                f"{name} is not an exported model, as others of the ensemble are; export it too."
-            )
-    return [folder for name in given if (folder := found[name])]
+    found = [find_exported(name) for name in given]
+    folders = [folder for folder in found if folder]
+    return folders if len(folders) == len(found) and on_cpu(device) else []
 
 
 def load_exports(folders: Sequence[Path]) -> tuple[list[ExportedModel], Exported]:
