@@ -57,10 +57,11 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         N, V = hidden.shape[0], weight.shape[0]
         matrix = weight.to(hidden.dtype)
         wide = torch.promote_types(hidden.dtype, torch.float32)
-        column = weight.sum(0, dtype=wide)[:, None]  # h @ column is the sum of a row of logits
+        # h @ column is the sum of a row of logits.
+        column = weight.sum(0, dtype=wide)[:, None] if smoothing else None
         with_gradient = hidden.requires_grad or weight.requires_grad
         grad_hidden = torch.empty_like(hidden) if with_gradient else None
-        grad_weight = torch.zeros_like(weight) if with_gradient else None
+        grad_weight: Tensor | None = None
         smoothed = hidden.new_zeros((), dtype=wide)
         nll = hidden.new_zeros((), dtype=wide)
         chunks = -(-N // max(1, _CHUNK_ELEMENTS // V))  # as few as possible, of equal size
@@ -77,22 +78,30 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             log_mass = mass.log() + peak
             chunk_nll = log_mass - at_target
             nll += chunk_nll.sum()
-            uniform = log_mass - h.to(wide) @ column / V
-            smoothed += ((1 - smoothing) * chunk_nll + smoothing * uniform).sum()
-            if grad_hidden is not None and grad_weight is not None:
+            chunk_smoothed = chunk_nll
+            if column is not None:
+                uniform = log_mass - h.to(wide) @ column / V
+                chunk_smoothed = (1 - smoothing) * chunk_nll + smoothing * uniform
+            smoothed += chunk_smoothed.sum()
+            if grad_hidden is not None:
                 # d loss / d logits = p - q = p - (1 - eps) onehot - eps / V, times mass and, until
                 # all chunks are done, without its last term: both are cheaper on the smaller sides.
                 gradient = p.scatter_add_(1, target, (smoothing - 1) * mass)
                 if gradient.dtype != hidden.dtype:  # sixteen bits may not hold a mass of thousands
-                    gradient, mass = (gradient / mass).to(hidden.dtype), torch.ones_like(mass)
+                    gradient, mass = gradient.div_(mass).to(hidden.dtype), torch.ones_like(mass)
                 torch.mm(gradient, matrix, out=grad_hidden[start : start + chunk]).div_(mass)
-                if gradient.dtype == grad_weight.dtype:
-                    grad_weight.addmm_(gradient.t(), h / mass)
+                h = h / mass if gradient.dtype == weight.dtype else h
+                if grad_weight is None:  # most often there is one chunk
+                    grad_weight = torch.mm(gradient.t(), h).to(weight.dtype)
+                elif gradient.dtype == weight.dtype:
+                    grad_weight.addmm_(gradient.t(), h)
                 else:
                     grad_weight += torch.mm(gradient.t(), h)
-        if grad_hidden is not None and grad_weight is not None:
-            grad_hidden -= column.squeeze(1) * (smoothing / V)
-            grad_weight -= hidden.sum(0, dtype=wide) * (smoothing / V)
+        if grad_hidden is not None:
+            grad_weight = torch.zeros_like(weight) if grad_weight is None else grad_weight
+            if column is not None:
+                grad_hidden -= column.squeeze(1) * (smoothing / V)
+                grad_weight -= hidden.sum(0, dtype=wide) * (smoothing / V)
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
