@@ -160,7 +160,6 @@ def test_an_earlier_kutta_is_run_from_its_own_source_with_the_settings_that_it_k
         "run": run.config.run,
         "data": {"source": "xx"},
         "model": {"solver": "euler", "heads": run.config.model.heads},
-        "train": {},
         "decode": {},
     }
     assert (job.folder / "model.safetensors").read_bytes() == run.final_weights.read_bytes()

@@ -207,7 +207,7 @@ def test_table_and_json_carry_the_verdicts(plan_of: PlanOf, pretended: Pretended
     report = report_of(plan, results)
     assert "Claim: RK2 is better than residual. Not run." in as_text(report)
     assert "does not hold | rk2/one 12.00, residual/two 12.50 (one seed) |" in as_markdown(
-        report, "figure.png"
+        report, ["figure.png"]
     )
 
 

@@ -57,6 +57,19 @@ def test_every_kind_draws_what_is_there(
     assert expected in drawn
 
 
+def test_further_figures_have_the_names_of_their_kinds(
+    plan_of: PlanOf, pretended: Pretended
+) -> None:
+    plan = plan_of(('figure = "bars"', 'figures = ["bars", "curves", "gradients"]'))
+    record(plan)
+    drawn = draw(plan, pretended(plan, SCORES))
+    names = ["figure.png", "figure.svg", "curves.png", "curves.svg", "gradients.png"]
+    assert [path.name for path in drawn] == [*names, "gradients.svg"]
+    texts = [path.read_text("utf-8") for path in drawn if path.suffix == ".svg"]
+    for text, label in zip(texts, ("(the axis does not start at 0)", "epoch", "step"), strict=True):
+        assert label in text
+
+
 def test_bars_show_ours_and_the_papers(plan_of: PlanOf, pretended: Pretended) -> None:
     plan = plan_of()
     drawn = words(plan, pretended(plan, SCORES))
@@ -76,7 +89,7 @@ def test_curves_count_in_epochs(plan_of: PlanOf, pretended: Pretended) -> None:
     plan = plan_of(('"bars"', '"curves"'))
     record(plan)
     drawn = words(plan, pretended(plan, SCORES))
-    assert {"epoch", "perplexity", "RK2, training", "RK2, validation"} <= set(drawn)
+    assert {"epoch", "perplexity (dashed: training)", "RK2"} <= set(drawn)
     ticks = [float(word) for word in drawn if re.fullmatch(r"[0-9.]+", word)]
     assert 4.0 in ticks  # 8 steps, and 4 steps were 2 epochs
     assert 8.0 not in ticks

@@ -74,13 +74,14 @@ def test_cells_gather_the_seeds_that_are_there(plan_of: PlanOf, pretended: Prete
 def test_the_table_sets_ours_beside_the_papers(plan_of: PlanOf, pretended: Pretended) -> None:
     plan = plan_of(seeds=(1, 2, 3))
     report = report_of(plan, pretended(plan, SCORES))
-    text, markdown = as_text(report), as_markdown(report, "figure.png")
+    text, markdown = as_text(report), as_markdown(report, ["figure.png", "curves.png"])
     assert "| 1 layer | chrF2, ours | Δ | paper | Δ | seeds | parameters |" in markdown
     assert "| Residual | 11.00 ± 1.73 |  | 10.00 |  | 3 | 1.2M |" in markdown
     assert "| RK2 | **12.25 ± 0.35** | +1.25 | **12.50** | +2.50 | 2 of 3 | 1.2M |" in markdown
     assert "| RK2 | - |  | - |  | 0 of 3 |  |" in markdown
     assert "| Residual | 20.00 |  | 11.00 |  | 1 of 3 | 1.2M |" in markdown  # alone, so no best
-    assert "![Toy table (scale small: toy text)](figure.png)" in markdown
+    for picture in ("figure.png", "curves.png"):
+        assert f"![Toy table (scale small: toy text)]({picture})" in markdown
     for form in (text, markdown):
         assert "Too small to mean anything." in form
         assert "Missing: 6 of 12 runs: rk2-two-s1, " in form

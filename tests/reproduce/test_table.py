@@ -79,13 +79,13 @@ def test_the_headings_say_whose_numbers_they_are() -> None:
 def test_without_the_papers_numbers_every_further_metric_keeps_ours() -> None:
     line = replace(BEST, others=("7.00", "-", "8.00", "-", "9.00", "-"))
     three = replace(report({"one": [line]}, has_published=False), metrics=["a", "b", "c", "d"])
-    markdown = as_markdown(three, "")
+    markdown = as_markdown(three, [])
     assert "| one | a, ours | Δ | b, ours | c, ours | d, ours | seeds | parameters |" in markdown
     assert "| RK2 | **12.00** | +2.00 | 7.00 | 8.00 | 9.00 | 3 | 1.2M |" in markdown
 
 
 def test_markdown_has_a_part_for_each_column_then_claims_notes_and_the_figure() -> None:
-    lines = as_markdown(report({"one": [BEST], "two": [OTHER]}), "f.png").split("\n")
+    lines = as_markdown(report({"one": [BEST], "two": [OTHER]}), ["f.png"]).split("\n")
     heading = " | chrF2, ours | Δ | paper | Δ | BLEU, ours | paper | seeds | parameters |"
     rule = "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     assert lines == [
@@ -102,7 +102,7 @@ def test_markdown_has_a_part_for_each_column_then_claims_notes_and_the_figure() 
 
 def test_markdown_without_claims_has_no_table_of_them() -> None:
     bare = Report("Toy", ["chrF2"], {}, False, [], [])
-    assert as_markdown(bare, "f.png") == "# Toy\n\n![Toy](f.png)\n"
+    assert as_markdown(bare, ["f.png"]) == "# Toy\n\n![Toy](f.png)\n"
 
 
 def test_claims_and_notes_are_broken_between_words_and_signatures_are_not() -> None:

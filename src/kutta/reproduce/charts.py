@@ -113,7 +113,7 @@ def _line_panels(
         for number, (key, points) in enumerate(lines.items()):
             shift = (number - (len(lines) - 1) / 2) * 0.012 * width
             _line(axes, sorted(points), number, experiment.rows[key].name, shift)
-        if experiment.figure == "lines":
+        if "lines" in experiment.figures:
             axes.set_xticks(places)
         axes.set(title=side.title, xlabel=experiment.axis, ylabel=experiment.metric)
     legend(panels[-1])

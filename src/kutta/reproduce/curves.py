@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from kutta.plotting import Axes, Figure, colour_of, legend, plain_numbers
+from kutta.plotting import Axes, Figure, colour_of, legend_below, plain_numbers
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan
 from kutta.runs.run import METRICS, read_records
@@ -17,16 +17,13 @@ def curves(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
     for axes, key in zip(panels, plan.experiment.columns, strict=True):
         for number, row in enumerate(plan.experiment.rows):
             name = plan.experiment.rows[row].name_at(plan.scale_name)
-            for kind, line in (("train", "--"), ("valid", "-")):
+            for kind, line, label in (("train", "--", ""), ("valid", "-", name)):
                 points = _logged(plan, results, row, key, kind, "perplexity", by_epoch=True)
-                _curve(axes, points, colour_of(number), line, f"{name}, {_KIND_NAMES[kind]}")
-        axes.set(xlabel="epoch", ylabel="perplexity", yscale="log")
+                _curve(axes, points, colour_of(number), line, label)
+        axes.set(xlabel="epoch", ylabel="perplexity (dashed: training)", yscale="log")
         _fit_to_late(axes)
         plain_numbers(axes.yaxis)
-    legend(panels[-1])
-
-
-_KIND_NAMES = {"train": "training", "valid": "validation"}
+    legend_below(figure, panels)
 
 
 def gradients(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None:
@@ -39,7 +36,7 @@ def gradients(figure: Figure, plan: Plan, results: Mapping[str, Result]) -> None
             _curve(axes, points, colour_of(number), "-", name)
         axes.set(xlabel="step", ylabel="norm of the gradient", yscale="log")
         plain_numbers(axes.yaxis)
-    legend(panels[-1])
+    legend_below(figure, panels)
 
 
 def _panels(figure: Figure, plan: Plan) -> Sequence[Axes]:

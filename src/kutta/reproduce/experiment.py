@@ -150,7 +150,9 @@ class Experiment(Section):
     reproduces: str = ""  # empty for a check of our own that is not in the paper
     metrics: list[Metric] = Field(min_length=1)  # the first decides, the others are also shown
     better: Literal["higher", "lower", "neither"]
-    figure: Literal["bars", "lines", "parameters", "curves", "gradients"]
+    figures: list[Literal["bars", "lines", "parameters", "curves", "gradients"]] = Field(
+        min_length=1
+    )
     axis: str = ""
     scales: dict[ScaleName, Scale] = Field(min_length=1)
     columns: dict[str, Column] = Field(min_length=1)
@@ -159,13 +161,15 @@ class Experiment(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_metric(cls, values: Any) -> Any:
-        """`metric = "BLEU"` is short for a list of one."""
-        if isinstance(values, dict) and "metric" in values and "metrics" not in values:
-            settings = cast(dict[str, Any], values)
-            rest = {key: value for key, value in settings.items() if key != "metric"}
-            return rest | {"metrics": [settings["metric"]]}
-        return cast(Any, values)
+    def _one_for_a_list(cls, values: Any) -> Any:
+        """`metric = "BLEU"` is short for a list of one, and so is `figure = "bars"`."""
+        if isinstance(values, dict):
+            settings = dict(cast(dict[str, Any], values))
+            for one, several in (("metric", "metrics"), ("figure", "figures")):
+                if one in settings and several not in settings:
+                    settings[several] = [settings.pop(one)]
+            return settings
+        return values
 
     @property
     def metric(self) -> Metric:
@@ -200,7 +204,7 @@ class Experiment(Section):
                 yield f"claim {number} ({claim.says!r}): {mistake}"
         yield from self._preset_mistakes()
         places = [c.at_scale(scale) for c in self.columns.values() for scale in self.scales]
-        if self.figure == "lines" and None in places:
+        if "lines" in self.figures and None in places:
             yield "figure = 'lines' needs at, the x value, in every column"
 
     def _preset_mistakes(self) -> Iterator[str]:

@@ -19,13 +19,21 @@ KINDS: dict[str, Callable[[Figure, Plan, Mapping[str, Result]], None]] = {
 }
 
 
+def names_of(plan: Plan) -> list[str]:
+    """The names of the figures: "figure" for the first, and the kinds of others."""
+    return ["figure", *plan.experiment.figures[1:]]
+
+
 def draw(plan: Plan, results: Mapping[str, Result]) -> list[Path]:
-    """Write figure.png and figure.svg of the available results; return their paths."""
-    paths = [plan.folder / f"figure.{kind}" for kind in ("png", "svg")]
-    with new_figure(*paths) as figure:
-        KINDS[plan.experiment.figure](figure, plan, results)
-        title(figure, _title(plan, results))
-    return paths
+    """Write every figure of the available results as PNG and SVG; return their paths."""
+    drawn: list[Path] = []
+    for name, kind in zip(names_of(plan), plan.experiment.figures, strict=True):
+        paths = [plan.folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
+        with new_figure(*paths) as figure:
+            KINDS[kind](figure, plan, results)
+            title(figure, _title(plan, results))
+        drawn += paths
+    return drawn
 
 
 def _title(plan: Plan, results: Mapping[str, Result]) -> str:

@@ -19,7 +19,7 @@ from kutta.reproduce.execute import (
     write_text_of,
 )
 from kutta.reproduce.experiment import ScaleName, available, load
-from kutta.reproduce.figure import draw
+from kutta.reproduce.figure import draw, names_of
 from kutta.reproduce.perform import Result
 from kutta.reproduce.plan import Plan, PlannedRun, make_plan, missing_text, write_plan
 from kutta.reproduce.results import (
@@ -88,7 +88,8 @@ def _execute(plan: Plan, jobs: int, lock: int, console: Console) -> list[str]:
         _report(plan, results)
     console.print()
     show(report_of(plan, results), console)
-    written = "table.md, table.txt, figure.png, figure.svg, results.json"
+    figures = [f"{name}.{kind}" for name in names_of(plan) for kind in ("png", "svg")]
+    written = ", ".join(["table.md", "table.txt", *figures, "results.json"])
     print_line(console, f"\n{plan.folder}: {written}")
     return failures
 
@@ -131,7 +132,9 @@ def _report(plan: Plan, results: Mapping[str, Result]) -> None:
     report = report_of(plan, results)
     write_text(plan.folder / "table.txt", as_text(report))
     draw(plan, results)
-    write_text(plan.folder / "table.md", as_markdown(report, "figure.png"))
+    write_text(
+        plan.folder / "table.md", as_markdown(report, [f"{name}.png" for name in names_of(plan)])
+    )
 
 
 def _time_left(

@@ -1,6 +1,6 @@
 """The table of a reproduction, ours next to the paper's: for the terminal, text and Markdown."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from textwrap import fill
@@ -211,8 +211,8 @@ def as_text(report: Report) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 
-def as_markdown(report: Report, picture: str) -> str:
-    """The table, its notes and the figure as Markdown."""
+def as_markdown(report: Report, pictures: Sequence[str]) -> str:
+    """The table, its notes and the figures as Markdown."""
     lines = [f"# {report.title}", ""]
     headings = _headings(report)
     for name, part in report.parts.items():
@@ -226,7 +226,9 @@ def as_markdown(report: Report, picture: str) -> str:
         lines.append("")
     for note in report.notes:
         lines += [note, ""]
-    return "\n".join([*lines, f"![{report.title}]({picture})", ""])
+    for picture in pictures:
+        lines += [f"![{report.title}]({picture})", ""]
+    return "\n".join(lines)
 
 
 def _sentence(verdict: Verdict) -> str:
