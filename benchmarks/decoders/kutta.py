@@ -85,7 +85,7 @@ def earlier(run: Path, folder: Path, source: Path) -> Path:
         raise Absent(f"that commit does not name its settings: {last_line(answer.stderr)}")
     known = set(json.loads(answer.stdout))
     config: dict[str, Any] = json.loads((run / CONFIG).read_text("utf-8"))
-    del config["train"]  # whose settings may have had other values, and which decoding does not read
+    del config["train"]  # decoding does not read it, and its settings may have had other values
     for section, values in config.items():
         if isinstance(values, dict):
             config[section] = {k: v for k, v in values.items() if f"{section}.{k}" in known}
