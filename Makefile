@@ -42,8 +42,11 @@ clean: ## remove what was built; .venv, data and runs stay
 	rm -rf build dist site .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Installing compiles these (hatch_build.py).
+NATIVE := $(wildcard src/kutta/native/*.[ch])
+
 # constraints.txt goes with every install: it says what was tested.
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
+$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py $(NATIVE) | $(VENV)/bin/pip
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@
 

@@ -26,7 +26,7 @@ def built(full_box: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("hatchling") is None:
         pytest.skip("hatchling is not installed; it is in the extra dev")
     root, out = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("built")
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, root)
     for name in ("src", "configs", "experiments"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
