@@ -50,6 +50,7 @@ def test_a_model_has_these_files_and_no_others(full_box: Path) -> None:
         "xx-yy/encoder.onnx",
         "xx-yy/export.json",
         "xx-yy/model.safetensors",
+        "xx-yy/program.json",
         "xx-yy/tokenizer.model",
     ]
 
@@ -182,9 +183,10 @@ def test_renewed_graphs_leave_the_weights_as_they_are(
         row["int8"] = 0.0
     (model / "card.json").write_text(json.dumps(card), encoding="utf-8")
     (model / "decoder.onnx").write_bytes(b"older")
+    (model / "program.json").unlink()
     write_manifest(model)
     assert renew(Path(Run.load(finished).config.data.dir), box) == [model]
-    for name in ("decoder.onnx", "encoder.onnx", "model.safetensors", "export.json", "README.md"):
+    for name in ("decoder.onnx", "encoder.onnx", "program.json", "export.json", "README.md"):
         assert (model / name).read_bytes() == (before / name).read_bytes(), name
     renewed = json.loads((model / "card.json").read_text(encoding="utf-8"))
     assert [row["int8"] for row in renewed["scores"]] == scores

@@ -73,6 +73,7 @@ def test_a_model_has_the_files_of_a_model_only(name: str) -> None:
         "encoder.onnx",
         "export.json",
         "model.safetensors",
+        "program.json",
         "tokenizer.model",
     ]
 

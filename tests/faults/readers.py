@@ -5,6 +5,7 @@ import gzip
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import zstandard
@@ -20,7 +21,9 @@ from kutta.integrity import MANIFEST, read_manifest
 from kutta.model.weights import read_shapes, read_tensors
 from kutta.parsing import DocumentError, parse_json, parse_toml, read_records
 from kutta.runtime.asked import asked_by
-from kutta.runtime.directory import Facts
+from kutta.runtime.directory import EXPORT, Facts
+from kutta.runtime.kernels import library
+from kutta.runtime.program import Shape, read_programs
 from kutta.training.state import State
 
 ALLOWED = (InputError, DocumentError)  # and nothing else
@@ -75,6 +78,15 @@ def _document(path: Path) -> object:
     return target.read_bytes()
 
 
+def _programs(exported: Path, path: Path) -> object:
+    """Programs for the weights of a model; read where the kernels are compiled."""
+    facts = Facts.read(exported / EXPORT)
+    shape = Shape.of(facts)
+    if library() is None:
+        raise DocumentError("the kernels are not compiled, or not for this CPU")
+    return read_programs(path.parent, exported / "model.safetensors", shape)
+
+
 def readers(home: Path) -> dict[str, Reader]:
     """All readers; the seeds are files of the runs in `home` (see scenes.py)."""
     run, exported = home / "trained" / "run", home / "exported" / "exported"
@@ -122,6 +134,9 @@ def readers(home: Path) -> dict[str, Reader]:
         "tokenizer.model": Reader(_file("t.model", _bpe), seeds(run / "tokenizer.model")),
         "store": Reader(_file("a.arrow", _store), seeds(run / "store" / "valid.arrow")),
         "export.json": Reader(_file("export.json", Facts.read), seeds(exported / "export.json")),
+        "program.json": Reader(
+            _file("program.json", partial(_programs, exported)), seeds(exported / "program.json")
+        ),
         "ONNX": Reader(_file("a.onnx", asked_by), seeds(exported / "encoder.onnx")),
     }
     documents = {

@@ -17,6 +17,9 @@ from kutta.export.export import export_run
 from kutta.integrity import MANIFEST, write_manifest
 from kutta.runs import Run
 from kutta.runtime.asked import asked_by
+from kutta.runtime.kernels import library
+from kutta.runtime.program import PROGRAM
+from kutta.translate import Translator
 from tests.test_cli import is_one_sentence, kutta
 
 
@@ -80,6 +83,7 @@ def test_a_link_that_leads_out_is_refused(folder: Path, name: str) -> None:
 
 def test_graphs_of_another_model_are_refused(folder: Path) -> None:
     shutil.copy(folder / "encoder.onnx", folder / "decoder.onnx")
+    (folder / PROGRAM).unlink()
     seal(folder)
     is_one_sentence(kutta("translate", folder, stdin=b"ba be\n"), "decoder.onnx")
 
@@ -120,9 +124,59 @@ def test_a_graph_that_asks_for_all_memory_is_refused(folder: Path) -> None:
     ]
     graph.graph.node.extend(bomb)
     onnx.save(graph, folder / "encoder.onnx")
+    (folder / PROGRAM).unlink()
     seal(folder)
     done = kutta("translate", folder, stdin=b"ba be\n")
     is_one_sentence(done, "encoder.onnx")
+
+
+def first(program: Any, do: str) -> Any:
+    return next(one for one in program["decoder"]["operations"] if one["do"] == do)
+
+
+@pytest.mark.skipif(library() is None, reason="the kernels are not compiled, or not for this CPU")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p: p.clear(),
+        lambda p: p.pop("encoder"),
+        lambda p: p["decoder"].update(operations=[]),
+        lambda p: p["decoder"].update(operations={"do": "norm"}),
+        lambda p: p["decoder"].update(registers=[16] * 100_000),
+        lambda p: p["decoder"].update(registers=[10**12]),
+        lambda p: p["decoder"].update(registers=p["decoder"]["registers"][:-1]),
+        lambda p: p["decoder"]["operations"].pop(),
+        lambda p: p["decoder"]["operations"].append(first(p, "best")),
+        lambda p: first(p, "norm").update(do="nothing"),
+        lambda p: first(p, "norm").update(do=["norm"]),
+        lambda p: first(p, "norm").update(more=1),
+        lambda p: first(p, "norm").update(number=float("inf")),
+        lambda p: first(p, "norm").pop("vector"),
+        lambda p: first(p, "norm").update({"from": [-1]}),
+        lambda p: first(p, "norm").update({"from": []}),
+        lambda p: first(p, "norm").update(to=99),
+        lambda p: first(p, "norm").update(to=True),
+        lambda p: first(p, "product").update(matrix="target_embedding.tokens.weight"),
+        lambda p: first(p, "product").update(matrix="nobody"),
+        lambda p: first(p, "product").pop("matrix"),
+        lambda p: first(p, "product").update(how="behind norm", number=0),
+        lambda p: first(p, "product").update(vector=first(p, "product")["matrix"]),
+        lambda p: first(p, "embed").update(matrix=first(p, "product")["matrix"]),
+        lambda p: first(p, "attend_slots").update(index=7),
+        lambda p: first(p, "attend_slots").update(index=-1),
+        lambda p: first(p, "attend_slots").update(do="attend_source"),
+        lambda p: first(p, "attend_memory").update(index=2),
+        lambda p: first(p, "add").update({"from": [0, 1, 2]}),
+    ],
+)
+def test_programs_of_another_model_are_refused(folder: Path, change: Any) -> None:
+    program = json.loads((folder / PROGRAM).read_text())
+    change(program)
+    (folder / PROGRAM).write_text(json.dumps(program))
+    seal(folder)
+    with pytest.raises(InputError, match=PROGRAM) as caught:
+        Translator.load(folder).translate(["ba be"])
+    assert "\n" not in str(caught.value)
 
 
 def test_graphs_share_a_bound_on_memory(good: Path) -> None:

@@ -74,8 +74,8 @@ def export(
 ) -> None:
     """Write a trained model for devices without PyTorch.
 
-    `kutta translate DIR` and `kutta sample DIR` then run it in onnxruntime. Every model can be
-    exported so. CTranslate2 can compute Euler models, and RK2 with gamma = "ones".
+    `kutta translate DIR` and `kutta sample DIR` then run it. Every model can be exported so.
+    CTranslate2 can compute Euler models, and RK2 with gamma = "ones".
     """
     from kutta.runs import Run as RunDirectory
 
@@ -102,7 +102,7 @@ def export(
     folder = folder or found.outputs("export") / name
     for line in export_model(found, folder, chosen, score, shortlist):
         typer.echo(line)
-    typer.echo(f"{folder}: a model for onnxruntime, {chosen}, {_megabytes(folder)}")
+    typer.echo(f"{folder}: a model for devices without PyTorch, {chosen}, {_megabytes(folder)}")
 
 
 def _megabytes(folder: Path) -> str:

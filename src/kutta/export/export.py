@@ -10,6 +10,7 @@ from kutta.config import CONFIG, WEIGHTS
 from kutta.errors import InputError
 from kutta.export.graphs import PRODUCTS, decoder_graph, encoder_graph
 from kutta.export.output import output_size
+from kutta.export.program import programs_of
 from kutta.export.shared import Known, read_stored, share_weights
 from kutta.export.shortlist import Integers, learn
 from kutta.files import atomic_path, write_json, write_text
@@ -18,6 +19,7 @@ from kutta.model import TextModel, TranslationModel
 from kutta.model.weights import own_tensors, write_int8, write_tensors
 from kutta.runs import Run
 from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, Facts
+from kutta.runtime.program import PROGRAM
 from kutta.runtime.shortlist import SHORTLIST
 from kutta.translate.pytorch import sizes_of
 
@@ -83,7 +85,7 @@ def write_model(
 
 
 def write_graphs(model: TextModel, folder: Path, precision: str, shortlist: bool = False) -> None:
-    """Write the graphs of a model, which read the weights that the folder has."""
+    """Write the graphs and programs of a model, which read the weights that the folder has."""
     graphs = {DECODER: decoder_graph(model, precision, shortlist)}
     if isinstance(model, TranslationModel):
         graphs[ENCODER] = encoder_graph(model, precision)
@@ -91,3 +93,5 @@ def write_graphs(model: TextModel, folder: Path, precision: str, shortlist: bool
     for name, graph in graphs.items():
         graph = share_weights(graph, known)
         (folder / name).write_bytes(graph.SerializeToString())
+    if programs := programs_of(model):
+        write_json(folder / PROGRAM, programs)

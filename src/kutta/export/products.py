@@ -108,18 +108,26 @@ class _Units:
     row: str = ""
 
 
-def _behind_a_norm(graph: Tracer, x: str) -> _Units | None:
-    """Activations x (..., width), where they are what a layer norm returns; else None.
+def unit_behind_norm(gain: NDArray[np.float32], offset: NDArray[np.float32]) -> float:
+    """What a code is worth where activations are what a layer norm returns.
 
     A norm gives numbers n of mean 0 and variance 1, times a gain g, plus an offset b. Numbers
     beyond 6 are so rare that one scale for all rows,  c = max_i 6 |g_i| + |b_i|,  is enough.
     """
+    largest = (MOST_DEVIATIONS * np.abs(gain) + np.abs(offset)).max()
+    return float(np.float32(largest / 127))
+
+
+def _behind_a_norm(graph: Tracer, x: str) -> _Units | None:
+    """Activations x (..., width), where they are what a layer norm returns; else None.
+
+    One scale is enough for all rows, see `unit_behind_norm`.
+    """
     norm = graph.origin(x)
     if norm is None or norm.op_type != "LayerNormalization":
         return None
-    gain, offset = (np.abs(graph.constants[name]) for name in norm.input[1:3])
-    largest = (MOST_DEVIATIONS * gain + offset).max()
-    unit = graph.constant(np.array(largest / 127, np.float32))
+    found = unit_behind_norm(*(graph.constants[name] for name in norm.input[1:3]))
+    unit = graph.constant(np.array(found, np.float32))
     zero = graph.constant(np.array(128, np.uint8))
     return _Units(graph.node("QuantizeLinear", [x, unit, zero]), unit, zero)
 

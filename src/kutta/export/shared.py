@@ -20,11 +20,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from kutta.config import WEIGHTS
 from kutta.model.int8 import SMALL
-from kutta.parsing import parse_json
+from kutta.runtime.stored import stored_in
 
 Matrix = NDArray[Any]
 
-_NUMPY = {"F32": np.float32, "I8": np.int8}  # the types of matrices, as safetensors names them
 _ONNX = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int8): TensorProto.INT8}
 
 
@@ -47,22 +46,12 @@ class Stored:
 
 def read_stored(path: Path) -> list[Stored]:
     """The large matrices of a safetensors file."""
-    content = path.read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
-    header: dict[str, Any] = parse_json(content[8:start].decode())
-    matrices = [
-        Stored(name, _numbers(content, start + first, entry), start + first)
-        for name, entry in header.items()
-        if name != "__metadata__" and entry["dtype"] in _NUMPY and len(entry["shape"]) == 2
-        for first in [entry["data_offsets"][0]]
-    ]
-    return [matrix for matrix in matrices if matrix.numbers.size >= SMALL]
-
-
-def _numbers(content: bytes, offset: int, entry: dict[str, Any]) -> Matrix:
-    rows, columns = entry["shape"]
-    numbers = np.frombuffer(content, _NUMPY[entry["dtype"]], rows * columns, offset)
-    return numbers.reshape(rows, columns)
+    with open(path, "rb") as file:
+        return [
+            Stored(name, one.read(file), one.offset)
+            for name, one in stored_in(path).items()
+            if len(one.shape) == 2 and one.size >= SMALL
+        ]
 
 
 class Known:

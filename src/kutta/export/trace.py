@@ -177,7 +177,7 @@ class Tracer(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name: str = getattr(func, "__name__", "")
-        symbolic = any(self._is_symbol(t) for t in _tensors((args, kwargs)))
+        symbolic = any(self._is_symbol(t) for t in tensors_in((args, kwargs)))
         if not symbolic:
             if name == "arange" and any(varies(n) for n in args if isinstance(n, int)):
                 return self._record(OPERATORS[name], name, func, args, kwargs)
@@ -189,7 +189,7 @@ class Tracer(TorchFunctionMode):
     def _record(
         self, operator: Operator | None, name: str, func: Any, args: Any, kwargs: Any
     ) -> Any:
-        found: Any = func(*_on_meta(args), **_on_meta(kwargs))
+        found: Any = func(*on_meta(args), **on_meta(kwargs))
         if isinstance(found, torch.Size) or not isinstance(found, Tensor | tuple | list):
             return found  # a shape, a type, a device
         if operator is None:
@@ -242,25 +242,25 @@ def dimensions(shape: Sequence[int]) -> list[int | str]:
     return [n if n in known and not varies(n) else names.get(n, f"size{n}") for n in shape]
 
 
-def _tensors(values: Any) -> list[Tensor]:
+def tensors_in(values: Any) -> list[Tensor]:
     """All tensors in nested arguments."""
     if isinstance(values, Tensor):
         return [values]
     if isinstance(values, dict):
         values = list(cast(dict[str, Any], values).values())
     if isinstance(values, list | tuple):
-        return [tensor for value in cast(list[Any], values) for tensor in _tensors(value)]
+        return [tensor for value in cast(list[Any], values) for tensor in tensors_in(value)]
     return []
 
 
-def _on_meta(values: Any) -> Any:
+def on_meta(values: Any) -> Any:
     """The arguments with all tensors on the meta device."""
     if isinstance(values, Tensor):
         return values if values.device.type == "meta" else values.detach().to("meta")
     if isinstance(values, dict):
         named = cast(dict[str, Any], values)
-        return {name: _on_meta(value) for name, value in named.items()}
+        return {name: on_meta(value) for name, value in named.items()}
     if isinstance(values, list | tuple) and not isinstance(values, torch.Size):
-        inside = [_on_meta(value) for value in cast(list[Any], values)]
+        inside = [on_meta(value) for value in cast(list[Any], values)]
         return inside if isinstance(values, list) else tuple(inside)
     return values

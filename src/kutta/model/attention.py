@@ -41,6 +41,22 @@ class Slots(KeyValues):
     each of them sees. So nothing is copied or reordered where hypotheses part.
     """
 
+    def relative(self, bias: Tensor, q: Tensor, table: Tensor, offsets: Tensor) -> Tensor:
+        """bias + q r / sqrt(d_h), r from the rows of a table for the offsets -clip..clip.
+
+        offsets (B, clip+1, S) of hypotheses are one-hot. q r is computed for -clip..0 and then
+        spread over the slots: a product with ones and zeros takes less time than gathering r for
+        every slot of every sentence. Offsets (T, S) are as in training: rows of the table.
+        """
+        K, B, H, _ = q.shape
+        if offsets.dim() == 2:
+            relative = functional.embedding(offsets, table).to(q.dtype)
+            products = torch.bmm(q.flatten(1, 2), relative.transpose(1, 2)) * _scale(q)
+            return bias + products.view(K, B, H, -1).permute(1, 2, 0, 3)
+        until_now = table[: offsets.shape[1]].to(q.dtype)
+        by_offset = (q @ until_now.t() * _scale(q)).permute(1, 2, 0, 3).flatten(1, 2)
+        return bias + torch.bmm(by_offset, offsets).view(B, H, K, -1)
+
     def attend(self, q: Tensor, bias: Tensor) -> Tensor:
         """softmax(q k / sqrt(d_h) + bias) v for every head: (K, B, H*d_h)."""
         K, B = q.shape[:2]
@@ -146,33 +162,14 @@ class SelfAttention(nn.Module):
         q, k, v = self.qkv(x).view(T, B, self.heads, 3, -1).unbind(3)
         seen = KeyValues(k, v) if cache is None else cache.append(k, v)
         if isinstance(seen, Slots):
-            return self.out(self._search(q, seen, bias, offsets))
+            assert bias is not None, "a search says which slots are seen"
+            if self.relative is not None and offsets is not None:
+                bias = seen.relative(bias, q, self.relative, offsets)
+            return self.out(seen.attend(q, bias))
         relative = None
         if self.relative is not None and offsets is not None:
             relative = functional.embedding(offsets, self.relative).to(q.dtype)
         return self.out(attend(q, seen, bias, relative, self.dropout))
-
-    def _search(
-        self, q: Tensor, slots: Slots, bias: Tensor | None, offsets: Tensor | None
-    ) -> Tensor:
-        """Attention over slots; offsets (B, clip+1, S) of hypotheses are one-hot.
-
-        Offsets (T, S) are as in training: rows of the table for each (query, key).
-
-        q r is computed for the offsets -clip..0 and then spread over the slots: a product with ones
-        and zeros takes less time than gathering r for every slot of every sentence.
-        """
-        assert bias is not None, "a search says which slots are seen"
-        if self.relative is not None and offsets is not None:
-            K, B, H, _ = q.shape
-            if offsets.dim() == 2:
-                relative = functional.embedding(offsets, self.relative).to(q.dtype)
-                products = torch.bmm(q.flatten(1, 2), relative.transpose(1, 2)) * _scale(q)
-                return slots.attend(q, bias + products.view(K, B, H, -1).permute(1, 2, 0, 3))
-            table = self.relative[: self.clip + 1].to(q.dtype)
-            by_offset = (q @ table.t() * _scale(q)).permute(1, 2, 0, 3).flatten(1, 2)
-            bias = bias + torch.bmm(by_offset, offsets).view(B, H, K, -1)
-        return slots.attend(q, bias)
 
     def empty_cache(self, rows: int) -> KeyValues:
         """A cache of no positions for `rows` sentences."""

@@ -1,4 +1,4 @@
-"""Exported models, run by onnxruntime: nothing here needs torch."""
+"""Exported models, run by kernels in C or by onnxruntime: nothing here needs torch."""
 
 from kutta.runtime.directory import (
     Exported,

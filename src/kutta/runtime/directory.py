@@ -114,6 +114,10 @@ class Exported:
         names = [DECODER] if self.is_language_model else [ENCODER, DECODER]
         return [self.path / name for name in names]
 
+    @property
+    def weights(self) -> Path:
+        return self.path / WEIGHTS
+
     @cached_property
     def shortlist(self) -> Shortlist | None:
         """Which tokens sentences list, if the model has a shortlist."""

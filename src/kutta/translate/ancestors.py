@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kutta.translate.hypothesis import Floats, Integers
+from kutta.translate.hypothesis import Integers
 
 IDLE = 4  # slots per hypothesis that nobody may see any more before they are removed
 
@@ -28,13 +28,12 @@ class Ancestors:
         own = np.broadcast_to(np.eye(beam, dtype=np.bool_), (sentences, beam, beam))
         return np.concatenate([self.seen, own], axis=2)
 
-    def offsets(self, clip: int) -> Floats:
-        """The relative positions -clip..0 of the same slots, one-hot: (B, clip + 1, n + K)."""
+    def distances(self, clip: int) -> Integers:
+        """The relative positions of the same slots, clip + those of -clip to 0: (B, n + K)."""
         sentences, beam, _ = self.seen.shape
         own = np.zeros((sentences, beam), np.int64)
         distance = np.concatenate([self.places - self.lengths[:, None], own], axis=1)
-        offset = np.clip(distance, -clip, 0) + clip
-        return (offset[:, None] == np.arange(clip + 1)[:, None]).astype(np.float32)
+        return np.clip(distance, -clip, 0) + clip
 
     def extend(self, parents: Integers) -> None:
         """After a step: each hypothesis continues its parent, parents (B, K)."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kutta.data.tokenizer import PAD
 from kutta.translate.ancestors import Ancestors
@@ -34,17 +35,43 @@ class Sizes:
 class Step:
     """What a step is given, for B sentences with K hypotheses each, or one that stands for all.
 
-    tokens (K, B); positions (B,); bias (B, 1, K, n + K), 0 where a hypothesis sees a slot and else
-    -inf; offsets (B, clip + 1, n + K), those of the slots, one-hot, or None; memory_bias
-    (B, 1, 1, S), -inf at padding, or None without a source; and how many of the best are needed.
+    tokens (K, B); positions (B,); seen (B, K, n + K), whether a hypothesis sees a slot; distances
+    (B, n + K), relative positions of the slots, 0 to clip, or None; lengths (B,) of the sources,
+    whose width is `source`, or None without a source; and how many of the best are needed.
     """
 
     tokens: Integers
     positions: Integers
-    bias: Floats
-    offsets: Floats | None
-    memory_bias: Floats | None
+    seen: NDArray[np.bool_]
+    distances: Integers | None
+    clip: int
+    lengths: Integers | None
+    source: int
     count: int
+
+    @property
+    def bias(self) -> Floats:
+        """What is seen, as a bias (B, 1, K, n + K): 0, or -inf where a slot is not seen."""
+        return _bias(self.seen)[:, None]
+
+    @property
+    def offsets(self) -> Floats | None:
+        """The distances, one-hot: (B, clip + 1, n + K)."""
+        if self.distances is None:
+            return None
+        offsets = np.arange(self.clip + 1)[:, None]
+        return (self.distances[:, None] == offsets).astype(np.float32)
+
+    @property
+    def memory_bias(self) -> Floats | None:
+        """A bias (B, 1, 1, S) for the source, -inf at padding."""
+        if self.lengths is None:
+            return None
+        return _bias(np.arange(self.source) < self.lengths[:, None])[:, None, None]
+
+
+def _bias(seen: NDArray[np.bool_]) -> Floats:
+    return np.where(seen, np.float32(0), np.float32(-math.inf))
 
 
 class Cached(ABC):
@@ -62,13 +89,15 @@ class Cached(ABC):
         zeros: Zeros,
         at_once: int = SOURCE_TOKENS,
         room: int = ROOM,
+        by_sentence: bool = False,
     ) -> None:
         self.beam, self.clip, self.at_once = beam, sizes.clip, at_once
         self.ancestors = Ancestors(0, beam)
-        self.caches = Caches(zeros, 2 * sizes.caches, sizes.heads, sizes.width, room)
+        of_slot = sizes.heads, sizes.width
+        self.caches = Caches(zeros, 2 * sizes.caches, *of_slot, room, by_sentence)
         self.memories = Memories(zeros, sizes.memories, sizes.heads, sizes.width)
         self.sources: list[Sequence[int]] = []  # those of the columns
-        self.memory_bias: Floats = np.zeros((0, 1, 1, 0), np.float32)
+        self.lengths = np.zeros(0, np.int64)  # of the sources; what has none sees one place
 
     @abstractmethod
     def _read(self, source: Integers) -> list[Array]:
@@ -85,24 +114,16 @@ class Cached(ABC):
         if not self.memories.arrays:
             return
         widths = np.array([len(source) for source in sources])
-        self._widen(int(widths.max()))
+        if widths.max() > self.memories.width:
+            sentences = len(self.lengths)
+            self.memories.select(range(sentences), int(widths.max()), sentences)
         for rows in together(widths, self.at_once):
             ids = np.full((len(rows), widths[rows[0]]), PAD, np.int64)
             for row, number in enumerate(rows):
                 ids[row, : widths[number]] = sources[number]
             chosen = [columns[number] for number in rows]
             self.memories.write(chosen, self._read(ids))
-        places = np.arange(self.memories.width)
-        bias = np.where(places < widths[:, None], np.float32(0), np.float32(-math.inf))
-        self.memory_bias[columns] = bias[:, None, None]
-
-    def _widen(self, width: int) -> None:
-        """Have room for sources of this many tokens."""
-        sentences, missing = len(self.memory_bias), width - self.memories.width
-        if missing > 0:
-            padding = np.full((sentences, 1, 1, missing), -math.inf, np.float32)
-            self.memory_bias = np.concatenate([self.memory_bias, padding], axis=3)
-            self.memories.select(range(sentences), width, sentences)
+        self.lengths[columns] = widths
 
     def step(self, tokens: Integers, count: int) -> Continuations:
         if self.ancestors.idle():
@@ -111,13 +132,14 @@ class Cached(ABC):
         begins = not self.ancestors.lengths.any() and bool((tokens == tokens[:, :1]).all())
         computed = 1 if begins else self.beam
         slots = self.caches.used + computed
-        seen = self.ancestors.visible()[:, None, :computed, :slots]
         given = Step(
             tokens=np.ascontiguousarray(tokens[:, :computed].T),
             positions=self.ancestors.lengths,
-            bias=np.where(seen, np.float32(0), np.float32(-math.inf)),
-            offsets=self.ancestors.offsets(self.clip)[..., :slots] if self.clip else None,
-            memory_bias=self.memory_bias if self.memories.arrays else None,
+            seen=self.ancestors.visible()[:, :computed, :slots],
+            distances=self.ancestors.distances(self.clip)[:, :slots] if self.clip else None,
+            clip=self.clip,
+            lengths=self.lengths if self.memories.arrays else None,
+            source=self.memories.width,
             count=count,
         )
         self.caches.reserve(self.beam)
@@ -136,12 +158,11 @@ class Cached(ABC):
         none: list[Sequence[int]] = [[]] * (total - len(columns))
         self.sources = [self.sources[column] for column in columns] + none
         self._pack(columns, total)
-        width = int(np.isfinite(self.memory_bias[columns]).sum(axis=3).max(initial=0))
-        self.memories.select(columns, width, total)
-        bias = np.full((total, 1, 1, width), -math.inf, np.float32)
-        bias[:, :, :, :1] = 0.0  # what has no source yet sees something
-        bias[: len(columns)] = self.memory_bias[columns][..., :width]
-        self.memory_bias = bias
+        lengths = np.ones(total, np.int64)
+        lengths[: len(columns)] = self.lengths[columns]
+        self.lengths = lengths
+        if self.memories.arrays:
+            self.memories.select(columns, int(lengths.max(initial=0)), total)
 
     def _pack(self, columns: Sequence[int], total: int) -> None:
         """Keep these columns, and of each the slots that are seen."""

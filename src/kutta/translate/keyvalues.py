@@ -18,13 +18,23 @@ ROOM, ROOM_ON_GPU = 32, 8
 class Caches:
     """Keys and values (capacity, B, H, d_h) of self-attention; the first `used` slots are filled.
 
-    Slots come first, so a step fills the memory that follows, and what is filled is one piece.
+    In memory slots come first, so a step fills what follows, and what is filled is one piece; or,
+    `by_sentence`, the slots of a sentence are side by side, where they are read together.
     """
 
-    def __init__(self, zeros: Zeros, count: int, heads: int, width: int, room: int) -> None:
-        self.arrays = [zeros((0, 0, heads, width)) for _ in range(count)]
+    def __init__(
+        self,
+        zeros: Zeros,
+        count: int,
+        heads: int,
+        width: int,
+        room: int,
+        by_sentence: bool = False,
+    ) -> None:
+        self._zeros, self._count, self._room = zeros, count, room
+        self._by_sentence = by_sentence
+        self.arrays = self._made(0, 0, heads, width)
         self.used = 0
-        self._zeros, self._room = zeros, room
 
     @property
     def filled(self) -> list[Array]:
@@ -35,10 +45,11 @@ class Caches:
         """Have room for the next `count` slots."""
         end = self.used + count
         if self.arrays and end > len(self.arrays[0]):
-            for number, array in enumerate(self.arrays):
-                grown = self._zeros((end + max(self._room * count, end), *array.shape[1:]))
-                grown[: self.used] = array[: self.used]
-                self.arrays[number] = grown
+            more = end + max(self._room * count, end)
+            grown = self._made(more, *self.arrays[0].shape[1:])
+            for new, array in zip(grown, self.arrays, strict=True):
+                new[: self.used] = array[: self.used]
+            self.arrays = grown
 
     def following(self, count: int) -> list[Array]:
         """The next `count` slots of all arrays, which are reserved."""
@@ -56,13 +67,22 @@ class Caches:
         """
         b, m = slots.shape
         where = slots.T, np.array(columns, np.int64)[None]
-        for number, array in enumerate(self.arrays):
-            shape = len(array), total, *array.shape[2:]
-            chosen = array if array.shape == shape else self._zeros(shape)
-            chosen[:m, :b] = array[where]  # a copy, so they may be the same array
-            chosen[:m, b:] = 0
-            self.arrays[number] = chosen
+        if self.arrays and self.arrays[0].shape[1] != total:
+            capacity, _, *of_slot = self.arrays[0].shape
+            chosen = self._made(capacity, total, *of_slot)
+        else:
+            chosen = self.arrays
+        for new, array in zip(chosen, self.arrays, strict=True):
+            new[:m, :b] = array[where]  # a copy, so they may be the same array
+            new[:m, b:] = 0
+        self.arrays = chosen
         self.used = m
+
+    def _made(self, capacity: int, total: int, *of_slot: int) -> list[Array]:
+        """New arrays, in one piece of memory: large ones are provided faster."""
+        if self._by_sentence:
+            return list(self._zeros((self._count, total, capacity, *of_slot)).swapaxes(1, 2))
+        return list(self._zeros((self._count, capacity, total, *of_slot)))
 
 
 class Memories:
@@ -73,9 +93,8 @@ class Memories:
     """
 
     def __init__(self, zeros: Zeros, count: int, heads: int, width: int) -> None:
-        shapes = [(0, heads, width, 0), (0, heads, 0, width)]
-        self.arrays = [zeros(shape) for _ in range(count) for shape in shapes]
-        self._zeros = zeros
+        self._zeros, self._count, self._sizes = zeros, count, (heads, width)
+        self.arrays = self._made(0, 0)
 
     @property
     def width(self) -> int:
@@ -89,14 +108,18 @@ class Memories:
     def select(self, columns: Sequence[int], width: int, total: int) -> None:
         """Keep some columns, have `total` of them, and `width` places in each."""
         kept, b = min(width, self.width), len(columns)
-        for number, array in enumerate(self.arrays):
-            shape = [total, *array.shape[1:]]
-            shape[3 - number % 2] = width
-            same = array.shape == tuple(shape)
-            chosen = array if same else self._zeros(tuple(shape))
+        same = self.arrays and (len(self.arrays[0]), self.width) == (total, width)
+        chosen = self.arrays if same else self._made(total, width)
+        for number, (new, array) in enumerate(zip(chosen, self.arrays, strict=True)):
             places = _places(number, kept)
-            chosen[:b, *places] = array[columns][:, *places]  # a copy
-            self.arrays[number] = chosen
+            new[:b, *places] = array[columns][:, *places]  # a copy
+        self.arrays = chosen
+
+    def _made(self, total: int, width: int) -> list[Array]:
+        heads, size = self._sizes
+        keys = self._zeros((self._count, total, heads, size, width))
+        values = self._zeros((self._count, total, heads, width, size))
+        return [array for pair in zip(keys, values, strict=True) for array in pair]
 
 
 def _places(number: int, count: int) -> tuple[slice, ...]:

@@ -1,4 +1,4 @@
-"""Loading models for the translator: of runs in torch, or exported ones in onnxruntime."""
+"""Loading models for the translator: of runs in torch, or exported ones without it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def exports_to_load(given: Sequence[str | Path], device: object) -> list[Path]:
-    """The folders of exported models, to be run by onnxruntime; none if torch has to run them.
+    """The folders of exported models, to be run without torch; none if torch has to run them.
 
     It has to in an ensemble with a run, and on a GPU. Torch reads the weights of an export as those
     of a run.

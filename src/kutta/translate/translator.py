@@ -122,9 +122,9 @@ class Translator:
     ) -> Self:
         """Load a run, one of its checkpoints or an exported model; several form an ensemble.
 
-        Names of models in the box or of the hub will do. An exported model runs in onnxruntime on a
-        CPU, without torch; torch runs it on a GPU, and in an ensemble with runs. `workers` is how
-        many sentences onnxruntime searches for at once, each by one thread; None chooses.
+        Names of models in the box or of the hub will do. An exported model runs on a CPU without
+        torch; torch runs it on a GPU, and in an ensemble with runs. `workers` is how many threads
+        of an exported model search at once, each its own sentences; None chooses.
         """
         folders = [runs] if isinstance(runs, str | Path) else runs
         if not isinstance(cast(object, folders), Sequence) or not all(

@@ -1,6 +1,6 @@
 """Several workers that search at once, over one copy of the weights.
 
-A worker is a thread: onnxruntime releases the interpreter lock while it computes, which is nearly
+A worker is a thread: the interpreter lock is released while a model computes, which is nearly
 all of the time. Each takes the next sentences when it has room, so none waits for another.
 """
 
