@@ -14,17 +14,19 @@ from environments import Absent, clean, last_line, run
 from decoders.decoder import TRAINED, Case, Job, Model, Place, Program, Way, script
 from kutta import __version__
 from kutta.config import CONFIG
-from kutta.integrity import MANIFEST
+from kutta.integrity import MANIFEST, write_manifest
+from kutta.runtime.program import PROGRAM as FOR_KERNELS
 
 ROOT = Path(__file__).parents[2]
 TORCH, RUNTIME = "Kutta torch", "Kutta runtime"
-BEFORE, SHORTLIST = "before", "shortlist"
+BEFORE, SHORTLIST, GRAPHS = "before", "shortlist", "onnxruntime"
 # What `kutta export` is told for each way of the runtime.
 EXPORTS = {
     ("fp32", ""): ("--precision", "fp32"),
     ("int8", ""): ("--precision", "int8"),
     ("fp32", SHORTLIST): ("--precision", "fp32", "--shortlist"),
     ("int8", SHORTLIST): ("--precision", "int8", "--shortlist"),
+    ("int8", GRAPHS): ("--precision", "int8"),  # and without the program for the kernels
 }
 
 
@@ -58,6 +60,9 @@ def exported(place: Place, model: Model, way: Way) -> Path:
     if not folder.exists():
         command = [sys.executable, "-m", "kutta", "export", str(model.run.path), str(folder)]
         run([*command, *words], PYTHONPATH=str(ROOT / "src"))
+        if way.option == GRAPHS:
+            (folder / FOR_KERNELS).unlink(missing_ok=True)
+            write_manifest(folder)
     return folder
 
 

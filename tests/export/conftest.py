@@ -2,14 +2,14 @@
 
 import pytest
 
-from kutta.runtime.kernels import library
+from kutta.runtime.kernels import obstacle
 
 
 @pytest.fixture(params=["kernels", "onnxruntime"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The kernels, where they are compiled and the CPU can run them; and onnxruntime."""
     if request.param == "onnxruntime":
-        monkeypatch.setattr("kutta.translate.exported.can_run", lambda _: False)
-    elif library() is None:
-        pytest.skip("the kernels are not compiled, or not for this CPU")
+        monkeypatch.setattr("kutta.translate.exported.obstacle", lambda _: "not wanted")
+    elif obstacle():
+        pytest.skip(obstacle())
     return request.param

@@ -12,6 +12,7 @@ import onnx
 import pytest
 import torch
 
+from kutta.commands.describe import describe
 from kutta.config import DecodeConfig, ModelConfig
 from kutta.data.tokenizer import EOS
 from kutta.errors import InputError
@@ -29,10 +30,11 @@ from kutta.ode.methods import METHODS
 from kutta.runs import Run
 from kutta.runtime.asked import OPERATORS, asked_by
 from kutta.runtime.directory import DECODER, ENCODER, EXPORT, FORMAT, WEIGHTS, Exported, Facts
-from kutta.runtime.kernels import library
+from kutta.runtime.kernels import obstacle
 from kutta.runtime.program import PROGRAM
 from kutta.runtime.session import Session
 from kutta.translate import Translator, beam_search, native, workers
+from kutta.translate import exported as exported_model
 from kutta.translate.exported import ExportedModel
 from kutta.translate.pytorch import SingleModel
 from kutta.translate.scorer import Scorer
@@ -325,7 +327,7 @@ def test_a_model_that_the_kernels_do_not_know_has_graphs_only(
     assert found == Translator.load(toy_run, "cpu").translate(LINES)
 
 
-@pytest.mark.skipif(library() is None, reason="the kernels are not compiled, or not for this CPU")
+@pytest.mark.skipif(bool(obstacle()), reason=obstacle())
 def test_the_kernels_need_no_onnxruntime(folder: Path) -> None:
     code = (
         "import sys; sys.modules['onnxruntime'] = None; from kutta import Translator;"
@@ -333,6 +335,17 @@ def test_the_kernels_need_no_onnxruntime(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True)
     assert done.stdout.strip() == Translator.load(folder).translate(["ba be bi"])[0], done.stderr
+
+
+def test_info_says_what_computes(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "a")
+    (tmp_path / "a" / PROGRAM).unlink()
+    write_manifest(tmp_path / "a")
+    reason = obstacle()
+    engine = f"onnxruntime ({reason})" if reason else "kernels"
+    assert describe(folder, [])["computed_by"] == engine
+    told = describe(tmp_path / "a", [])["computed_by"]
+    assert told == "onnxruntime (the model has no program)"
 
 
 # ---- workers ---------------------------------------------------------------------------------
@@ -354,7 +367,7 @@ def test_workers_share_one_model_and_keep_the_order(folder: Path) -> None:
 def test_a_line_alone_uses_all_cores_until_several_come(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "library", lambda: None)  # the kernels use one for each line
+    monkeypatch.setattr(exported_model, "obstacle", lambda _: "one core is enough for them")
     monkeypatch.setattr(workers, "cores", lambda: 3)
     translator = Translator.load(folder)
     used = list[tuple[Any, list[int]]]()

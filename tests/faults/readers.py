@@ -22,7 +22,7 @@ from kutta.model.weights import read_shapes, read_tensors
 from kutta.parsing import DocumentError, parse_json, parse_toml, read_records
 from kutta.runtime.asked import asked_by
 from kutta.runtime.directory import EXPORT, Facts
-from kutta.runtime.kernels import library
+from kutta.runtime.kernels import obstacle
 from kutta.runtime.program import Shape, read_programs
 from kutta.training.state import State
 
@@ -82,8 +82,8 @@ def _programs(exported: Path, path: Path) -> object:
     """Programs for the weights of a model; read where the kernels are compiled."""
     facts = Facts.read(exported / EXPORT)
     shape = Shape.of(facts)
-    if library() is None:
-        raise DocumentError("the kernels are not compiled, or not for this CPU")
+    if obstacle():
+        raise DocumentError(obstacle())
     return read_programs(path.parent, exported / "model.safetensors", shape)
 
 

@@ -17,7 +17,7 @@ from kutta.export.export import export_run
 from kutta.integrity import MANIFEST, write_manifest
 from kutta.runs import Run
 from kutta.runtime.asked import asked_by
-from kutta.runtime.kernels import library
+from kutta.runtime.kernels import obstacle
 from kutta.runtime.program import PROGRAM
 from kutta.translate import Translator
 from tests.test_cli import is_one_sentence, kutta
@@ -134,7 +134,7 @@ def first(program: Any, do: str) -> Any:
     return next(one for one in program["decoder"]["operations"] if one["do"] == do)
 
 
-@pytest.mark.skipif(library() is None, reason="the kernels are not compiled, or not for this CPU")
+@pytest.mark.skipif(bool(obstacle()), reason=obstacle())
 @pytest.mark.parametrize(
     "change",
     [

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kutta.data.tokenizer import EOS
-from kutta.runtime.kernels import Weights, library
+from kutta.runtime.kernels import Weights, obstacle
 from tests.native.kernel_calls import Do, Numbers, computed, run
 
-pytestmark = pytest.mark.skipif(
-    library() is None, reason="the kernels are not compiled, or not for this CPU"
-)
+pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle())
 
 
 def normal(*shape: int, seed: int = 0) -> Numbers:

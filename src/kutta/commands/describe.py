@@ -14,7 +14,9 @@ from kutta.model.arithmetic import cost_of
 from kutta.model.transformer import build_model
 from kutta.runs import Run
 from kutta.runs.run import CONFIG
+from kutta.runtime import is_exported
 from kutta.training.card import depth, unusual
+from kutta.translate.native import obstacle
 
 
 def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
     return {
         "run": str(run.path),
         "config": config.hash(),
+        **({"computed_by": _engine(what)} if is_exported(what) else {}),
         "method": shape.solver,
         **({"tableau": own.description} if (own := shape.own_tableau()) else {}),
         "gamma": shape.gamma,
@@ -66,6 +69,12 @@ def describe(what: Path, overrides: Sequence[str]) -> dict[str, Any]:
             "finished": run.final_weights.is_file() and not run.passed(),
         },
     }
+
+
+def _engine(exported: Path) -> str:
+    """What computes an exported model on this machine."""
+    reason = obstacle(exported)
+    return f"onnxruntime ({reason})" if reason else "kernels"
 
 
 def _vocabularies(run: Run) -> tuple[int, int, bool, str]:

@@ -69,16 +69,10 @@ class Call(ctypes.Structure):
 
 @cache
 def library() -> Any:
-    """The library, or None where it is not installed or this CPU lacks an instruction."""
-    if platform.machine() != "x86_64" or not LIBRARY.is_file() or NEEDED - _flags():
+    """The library, or None if there is an `obstacle`."""
+    if obstacle():
         return None
-    try:
-        found = ctypes.CDLL(str(LIBRARY))
-        sizes = (c_int64 * 4).in_dll(found, "kutta_sizes")
-    except (OSError, ValueError):  # compiled for another system, or from other sources
-        return None
-    if list(sizes) != [ctypes.sizeof(one) for one in (Matrix, Operation, Program, Call)]:
-        return None
+    found = ctypes.CDLL(str(LIBRARY))
     found.kutta_scratch.restype = c_int64
     found.kutta_scratch.argtypes = [POINTER(Program), POINTER(Call)]
     found.kutta_run.restype = None
@@ -90,6 +84,22 @@ def library() -> Any:
     found.kutta_choose.restype = None
     found.kutta_choose.argtypes = [POINTER(Matrix), c_void_p, c_int64, POINTER(Matrix)]
     return found
+
+
+@cache
+def obstacle() -> str:
+    """Why the kernels cannot run here; empty if they can."""
+    if not LIBRARY.is_file():
+        return "the kernels are not compiled"
+    if platform.machine() != "x86_64" or NEEDED - _flags():
+        return "the kernels need a CPU with AVX-512 and VNNI"
+    try:
+        sizes = (c_int64 * 4).in_dll(ctypes.CDLL(str(LIBRARY)), "kutta_sizes")
+    except (OSError, ValueError):  # it is for another system, or of other sources
+        return "the kernels were compiled for something else"
+    if list(sizes) != [ctypes.sizeof(one) for one in (Matrix, Operation, Program, Call)]:
+        return "the kernels were compiled from other sources"
+    return ""
 
 
 def _flags() -> set[str]:

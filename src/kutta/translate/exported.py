@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kutta.errors import InputError
 from kutta.runtime.directory import Exported
-from kutta.translate.native import NativeModel, can_run
+from kutta.translate.native import NativeModel, obstacle
 from kutta.translate.scorer import Decoding
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class ExportedModel:
 
     @cached_property
     def engine(self) -> "NativeModel | GraphModel":
-        if can_run(self.exported):
+        if not obstacle(self.exported.path):
             return NativeModel(self.exported)
         from kutta.translate.graphs import GraphModel  # onnxruntime takes time and memory
 

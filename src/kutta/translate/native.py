@@ -4,6 +4,7 @@ import ctypes
 import math
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from kutta.translate.keyvalues import Array
 ROWS = 256  # tokens of sources that are read together: their activations fit the cache
 
 
-def can_run(exported: Exported) -> bool:
-    """Whether the kernels know a model, and this CPU can run them."""
-    return (exported.path / PROGRAM).is_file() and library() is not None
+def obstacle(folder: Path) -> str:
+    """Why the kernels cannot run an exported model here; empty if they can."""
+    return kernels.obstacle() if (folder / PROGRAM).is_file() else "the model has no program"
 
 
 class NativeModel:
