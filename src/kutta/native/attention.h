@@ -8,9 +8,7 @@
 
 #include "kernels.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 16")
-#define LINE 64 /* bytes of a line of the cache */
 
 INLINE __m512 load_kept(const void *from, int64_t place, __mmask16 which, const int size)
 {

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#define INLINE static inline __attribute__((always_inline))
+#define LINE 64 /* bytes of a line of the cache */
 #define EXPORTED __attribute__((visibility("default")))
 #define LANES 16  /* fp32 numbers in a vector */
 #define PANEL 64  /* columns of a product that are computed together */

@@ -102,6 +102,8 @@ void quantise(const float *x, int64_t rows, int64_t width, int how, float unit, 
 /* Some rows times a panel: out (rows, stride), of which the panel has the first `columns`. */
 typedef struct {
     int64_t inputs, stride, columns;
+    const char *ahead; /* lines of the next panel that are asked for */
+    int64_t lines;
     const uint8_t *codes; /* of the rows, with what they are worth; or NULL */
     const float *units;
     int zero;
@@ -112,6 +114,14 @@ typedef struct {
     const float *bias; /* or NULL */
     float *out;
 } Block;
+
+/* Ask for a part of the next panel while this one is multiplied, a line at a time. All lines at
+ * once are more than memory can give, so each group of rows asks for some. */
+INLINE void fetch_ahead(const Block *b, int64_t step)
+{
+    if (step < b->lines)
+        _mm_prefetch(b->ahead + step * LINE, _MM_HINT_T1);
+}
 
 /* `sum` plus the products of four codes of 8 bits. GCC 12 keeps a second copy of every sum around
  * the intrinsic, which is too much for the registers. */
@@ -134,7 +144,7 @@ static inline __m512 bias_of(const Block *b, int vector, __mmask16 which)
     return _mm512_maskz_loadu_ps(which, b->bias + vector * LANES);
 }
 
-static inline __attribute__((always_inline)) void multiply_codes(const Block *b, const int rows)
+INLINE void multiply_codes(const Block *b, const int rows)
 {
     __m512i sum[ROWS][VECTORS], w[VECTORS];
     EACH_ROW EACH_VECTOR sum[r][v] = _mm512_setzero_si512();
@@ -142,6 +152,7 @@ static inline __attribute__((always_inline)) void multiply_codes(const Block *b,
     const int32_t *panel = b->panel, *codes = (const int32_t *)b->codes;
     for (int64_t i = 0; i < fours; i++, panel += PANEL) {
         EACH_VECTOR w[v] = _mm512_loadu_si512(panel + v * LANES);
+        fetch_ahead(b, i);
         EACH_ROW {
             __m512i x = _mm512_set1_epi32(codes[r * fours + i]);
             EACH_VECTOR sum[r][v] = add_products(sum[r][v], x, w[v]);
@@ -161,13 +172,14 @@ static inline __attribute__((always_inline)) void multiply_codes(const Block *b,
     }
 }
 
-static inline __attribute__((always_inline)) void multiply_numbers(const Block *b, const int rows)
+INLINE void multiply_numbers(const Block *b, const int rows)
 {
     __m512 sum[ROWS][VECTORS], w[VECTORS];
     EACH_ROW EACH_VECTOR sum[r][v] = _mm512_setzero_ps();
     const float *panel = b->panel;
     for (int64_t i = 0; i < b->inputs; i++, panel += PANEL) {
         EACH_VECTOR w[v] = _mm512_loadu_ps(panel + v * LANES);
+        fetch_ahead(b, i);
         EACH_ROW {
             __m512 x = _mm512_set1_ps(b->numbers[r * b->inputs + i]);
             EACH_VECTOR sum[r][v] = _mm512_fmadd_ps(x, w[v], sum[r][v]);
@@ -205,6 +217,8 @@ void multiply_panels(const Matrix *w, int64_t first, int64_t panels, const float
                      int zero, const float *bias, float *out, int64_t stride, Space space)
 {
     const int64_t width = w->codes ? up_to(w->inputs, 4) : w->inputs;
+    const int64_t lines = width * PANEL * (w->codes ? 1 : 4) / LINE;
+    const int64_t groups = up_to(rows, ROWS) / ROWS, share = up_to(lines, groups) / groups;
     for (int64_t p = first; p < first + panels; p++)
         for (int64_t r = 0; r < rows; r += ROWS) {
             Block block = {
@@ -224,6 +238,10 @@ void multiply_panels(const Matrix *w, int64_t first, int64_t panels, const float
             } else {
                 block.numbers = x + r * width;
                 block.panel = w->numbers + p * width * PANEL;
+            }
+            if (groups >= 4 && p + 1 < first + panels) { /* then a share has a line for each step */
+                block.ahead = (const char *)block.panel + (lines + r / ROWS * share) * LINE;
+                block.lines = share;
             }
             multiply_block(&block, rows - r < ROWS ? rows - r : ROWS);
         }

@@ -5,10 +5,14 @@
 static void unpack(const Matrix *w, int64_t id, float *out)
 {
     const int64_t d = w->inputs, fours = up_to(d, 4) / 4, panel = id / PANEL, place = id % PANEL;
+    if (!w->codes) {
+        for (int64_t i = 0; i < d; i++)
+            out[i] = w->numbers[(panel * d + i) * PANEL + place];
+        return;
+    }
+    const int8_t *codes = w->codes + (panel * fours * PANEL + place) * 4;
     for (int64_t i = 0; i < d; i++)
-        out[i] = w->codes ? (float)w->codes[((panel * fours + i / 4) * PANEL + place) * 4 + i % 4] *
-                                w->scales[id]
-                          : w->numbers[(panel * d + i) * PANEL + place];
+        out[i] = (float)codes[i / 4 * PANEL * 4 + i % 4] * w->scales[id];
 }
 
 /* x E: rows of a matrix, times `number`, plus the sinusoids of their positions. */
