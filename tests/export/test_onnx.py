@@ -112,6 +112,16 @@ def test_every_model_gives_the_same_log_probabilities(
 
 
 @pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("solver", ["euler", "rk4"])
+def test_large_matrices_give_the_same_log_probabilities(solver: str, tmp_path: Path) -> None:
+    """Matrices of this size are in 8 bits in int8, which changes what leads to a product."""
+    model = model_of(noise=0.05, d_model=96, ffn=160, heads=3, solver=solver)
+    expected, found = tables(SingleModel(model)), tables(exported(model, tmp_path))
+    for one, other in zip(expected, found, strict=True):
+        assert np.abs(one - other).max() < 1e-4
+
+
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("vocabulary", [61, 64, 1000, 5000])  # the last has two chunks
 def test_the_best_are_those_of_torch(vocabulary: int, tmp_path: Path) -> None:
     model = model_of(1, vocabulary)

@@ -160,6 +160,7 @@ def first(program: Any, do: str) -> Any:
         lambda p: first(p, "product").update(matrix="nobody"),
         lambda p: first(p, "product").pop("matrix"),
         lambda p: first(p, "product").update(how="behind norm", number=0),
+        lambda p: first(p, "product").update(how="behind relu"),  # and the weights are in fp32
         lambda p: first(p, "product").update(vector=first(p, "product")["matrix"]),
         lambda p: first(p, "embed").update(matrix=first(p, "product")["matrix"]),
         lambda p: first(p, "attend_slots").update(index=7),

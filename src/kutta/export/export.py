@@ -93,5 +93,5 @@ def write_graphs(model: TextModel, folder: Path, precision: str, shortlist: bool
     for name, graph in graphs.items():
         graph = share_weights(graph, known)
         (folder / name).write_bytes(graph.SerializeToString())
-    if programs := programs_of(model):
+    if programs := programs_of(model, precision):
         write_json(folder / PROGRAM, programs)

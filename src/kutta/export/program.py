@@ -30,24 +30,24 @@ class Unknown(Exception):
     """The model computes something that the kernels do not."""
 
 
-def programs_of(model: TextModel) -> dict[str, Any] | None:
+def programs_of(model: TextModel, precision: str) -> dict[str, Any] | None:
     """The programs of a model as JSON has them: of its decoder, and of its encoder if it has one.
 
     None if the kernels cannot compute it; its graphs then do.
     """
     try:
-        found = {"decoder": _decoder(model)}
+        found = {"decoder": _decoder(model, precision)}
         if isinstance(model, TranslationModel):
-            found["encoder"] = _encoder(model)
+            found["encoder"] = _encoder(model, precision)
     except Unknown:
         return None
     return found
 
 
 @torch.no_grad()
-def _encoder(model: TranslationModel) -> dict[str, Any]:
+def _encoder(model: TranslationModel, precision: str) -> dict[str, Any]:
     """Source tokens -> the keys and values of every cross-attention."""
-    recorder = Recorder(model)
+    recorder = Recorder(model, precision)
     with recorder:
         y = recorder.embedded(model.source_embedding)
         layers = [
@@ -62,9 +62,9 @@ def _encoder(model: TranslationModel) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def _decoder(model: TextModel) -> dict[str, Any]:
+def _decoder(model: TextModel, precision: str) -> dict[str, Any]:
     """One step: tokens, caches and memories -> the best continuations."""
-    recorder = Recorder(model)
+    recorder = Recorder(model, precision)
     with recorder:
         y = recorder.embedded(model.target_embedding)
         layers: list[LayerState] = []
@@ -93,8 +93,9 @@ class Part:
 class Recorder(TorchFunctionMode):
     """A program that grows while torch functions are called."""
 
-    def __init__(self, model: TextModel) -> None:
+    def __init__(self, model: TextModel, precision: str) -> None:
         super().__init__()
+        self.in_8_bits = precision == "int8"
         self.operations: list[Operation] = []
         self.widths: list[int] = []  # of registers, each written once
         self._parts: dict[int, Part] = {}  # by the id of the tensor that stands for them
@@ -156,7 +157,7 @@ class Recorder(TorchFunctionMode):
     def activations(self, register: int, weight: Tensor) -> Operation:
         """How the activations of a product are brought into 8 bits; see `Int8` in products.py."""
         made = next(o for o in reversed(self.operations) if o.get("to") == register)
-        if weight.numel() < SMALL or made["do"] not in ("norm", "relu"):
+        if not self.in_8_bits or weight.numel() < SMALL or made["do"] not in ("norm", "relu"):
             return {}
         if made["do"] == "relu":
             return {"how": "behind relu"}

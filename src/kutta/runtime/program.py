@@ -259,7 +259,10 @@ class Placed:
         vector = 0 if self.vector is None else len(self.vector)
         offset = 0 if self.offset is None else len(self.offset)
         rows, columns = (self.matrix.outputs, self.matrix.inputs) if self.matrix else (0, 0)
-        scaled = one.how != "behind norm" or one.number > 0
+        in_8_bits = self.matrix is not None and "codes" in self.matrix.arrays
+        scaled = one.how == "by rows" or (
+            in_8_bits and (one.how != "behind norm" or one.number > 0)
+        )
         match one.do:
             case "embed":
                 enough = rows >= (shape.vocabulary if decoder else 1)
