@@ -112,8 +112,10 @@ class _Decoding(Cached):
         values, ends = np.empty((rows, count), np.float32), np.empty(rows, np.float32)
         found = np.empty((rows, count), np.int64)
         caches, memories = _places(self.caches.arrays), _places(self.memories.arrays)
-        distances = None if step.distances is None else np.ascontiguousarray(step.distances)
-        lengths = None if step.lengths is None else np.ascontiguousarray(step.lengths)
+        positions, distances, lengths = (
+            None if one is None else np.ascontiguousarray(one, np.int64)
+            for one in (step.positions, step.distances, step.lengths)
+        )
         call = kernels.Call(
             sentences=sentences,
             rows=rows,
@@ -125,7 +127,7 @@ class _Decoding(Cached):
             outputs=outputs,
             starts=address(starts),
             tokens=address(tokens),
-            positions=address(step.positions),
+            positions=address(positions),
             lengths=address(lengths),
             waves=address(waves),
             seen=address(seen),
